@@ -1,0 +1,1 @@
+"""Text -> automaton -> token mask. Imports neither torch nor the engine."""

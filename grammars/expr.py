@@ -1,0 +1,609 @@
+"""Expr: a language of byte strings that can be asked for its derivative.
+
+A terminal of a grammar is an ``Expr``: a regular expression with the boolean operators, over bytes
+(front ends write over code points and lower through an ``Encoding``). Expressions are immutable and
+interned, so equal ones are the same object and residuals of different grammars meet.
+
+The derivative of L by a byte b is { w : bw in L } (Brzozowski 1964, "Derivatives of Regular
+Expressions"). Repetition keeps counters instead of copies, so ``a{0,100000}`` is one node.
+
+Outcomes say *how* a terminal ended: ``Out(3)`` is the empty string with outcome 3, and an expression
+that may end here lists its outcomes. A terminal "comma or closing brace" is thus one automaton, and
+what follows is chosen by the outcome. A sequence has the outcomes of its last part; plain
+expressions end with outcome 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
+
+from structgen.errors import GrammarTooComplex
+
+ALL_BYTES = (1 << 256) - 1
+MAX_ALTERNATIVES = 4096
+
+_interned: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
+_uids = count()
+
+
+class Expr:
+    """Base class. Build with the functions below (``seq``, ``alt``, ...), never directly.
+
+    Attributes:
+        outcomes: sorted outcomes with which the empty string is in the language; () if it is not.
+        boolean: an intersection or complement occurs inside, so emptiness needs a search.
+        uid: unique number, for a deterministic order.
+    """
+
+    __slots__ = ("__weakref__", "boolean", "outcomes", "uid")
+    outcomes: tuple[int, ...]
+    boolean: bool
+    uid: int
+
+    @property
+    def nullable(self) -> bool:
+        return bool(self.outcomes)
+
+    @property
+    def guard(self) -> Expr | None:
+        """What must *not* match after a terminal that ends here (longest-match lexers), or None."""
+        return None
+
+    def derive(self, byte: int) -> Expr:
+        """The derivative by ``byte``; ``NEVER`` when nothing follows."""
+        raise NotImplementedError
+
+    def byte_class(self, byte: int) -> int:
+        """A 256-bit set of bytes, holding ``byte``, with the same derivative."""
+        raise NotImplementedError
+
+    def clamped(self, limit: int) -> Expr:
+        """An expression with the same answers for strings of at most ``limit`` bytes, and with
+        counters no larger than that; many expressions share one."""
+        return self
+
+    def classes(self) -> Iterator[tuple[int, int]]:
+        """Partition of the 256 bytes as pairs (a byte, the set it stands for)."""
+        left = ALL_BYTES
+        while left:
+            byte = (left & -left).bit_length() - 1
+            mask = self.byte_class(byte) & left
+            yield byte, mask
+            left &= ~mask
+
+
+def _intern(cls: type[Any], key: tuple[Any, ...], boolean: bool, outcomes: tuple[int, ...]) -> Any:
+    full = (cls, *key)
+    found = _interned.get(full)
+    if found is not None:
+        return found
+    made = cls.__new__(cls)
+    for name, value in zip(cls.__slots__, key, strict=False):
+        setattr(made, name, value)
+    made.boolean, made.outcomes, made.uid = boolean, outcomes, next(_uids)
+    _interned[full] = made
+    return made
+
+
+class Never(Expr):
+    __slots__ = ()
+
+    def derive(self, byte: int) -> Expr:
+        return self
+
+    def byte_class(self, byte: int) -> int:
+        return ALL_BYTES
+
+    def __repr__(self) -> str:
+        return "NEVER"
+
+
+class Out(Expr):
+    """The empty string, ending with an outcome."""
+
+    __slots__ = ("outcome",)
+    outcome: int
+
+    def derive(self, byte: int) -> Expr:
+        return NEVER
+
+    def byte_class(self, byte: int) -> int:
+        return ALL_BYTES
+
+    def __repr__(self) -> str:
+        return f"Out({self.outcome})"
+
+
+class Switch(Expr):
+    """One byte chooses how to go on: ``cases`` are (lo, hi, rest), sorted and disjoint."""
+
+    __slots__ = ("cases", "_table")
+    cases: tuple[tuple[int, int, Expr], ...]
+    _table: tuple[dict[Expr, int], int]
+
+    def derive(self, byte: int) -> Expr:
+        for lo, hi, rest in self.cases:
+            if byte <= hi:
+                return rest if byte >= lo else NEVER
+        return NEVER
+
+    def byte_class(self, byte: int) -> int:
+        try:
+            masks, dead = self._table
+        except AttributeError:
+            masks, dead = {}, ALL_BYTES
+            for lo, hi, rest in self.cases:
+                mask = (1 << (hi + 1)) - (1 << lo)
+                masks[rest] = masks.get(rest, 0) | mask
+                dead &= ~mask
+            self._table = (masks, dead)
+        rest = self.derive(byte)
+        return dead if rest is NEVER else masks[rest]
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{lo:02x}-{hi:02x}:{rest!r}" for lo, hi, rest in self.cases[:6])
+        return f"Switch({inner}{', ...' if len(self.cases) > 6 else ''})"
+
+
+class Literal(Expr):
+    """Exactly these bytes, then an outcome."""
+
+    __slots__ = ("data", "outcome")
+    data: bytes
+    outcome: int
+
+    def derive(self, byte: int) -> Expr:
+        if self.data[0] != byte:
+            return NEVER
+        return literal(self.data[1:], self.outcome)
+
+    def byte_class(self, byte: int) -> int:
+        mask = 1 << self.data[0]
+        return mask if self.data[0] == byte else ALL_BYTES & ~mask
+
+    def __repr__(self) -> str:
+        return f"Literal({self.data!r}{f', {self.outcome}' if self.outcome else ''})"
+
+
+class Seq(Expr):
+    __slots__ = ("head", "tail")
+    head: Expr
+    tail: Expr
+
+    def derive(self, byte: int) -> Expr:
+        left = self.head.derive(byte)
+        first = NEVER if left is NEVER else seq(left, self.tail)
+        if self.head.outcomes:
+            return alt(first, self.tail.derive(byte))
+        return first
+
+    def byte_class(self, byte: int) -> int:
+        mask = self.head.byte_class(byte)
+        return mask & self.tail.byte_class(byte) if self.head.outcomes else mask
+
+    def clamped(self, limit: int) -> Expr:
+        return seq(self.head.clamped(limit), self.tail.clamped(limit))
+
+    def __repr__(self) -> str:
+        return f"({self.head!r} {self.tail!r})"
+
+
+class Alt(Expr):
+    __slots__ = ("items",)
+    items: tuple[Expr, ...]
+
+    def derive(self, byte: int) -> Expr:
+        return alt(*[item.derive(byte) for item in self.items])
+
+    def byte_class(self, byte: int) -> int:
+        mask = ALL_BYTES
+        for item in self.items:
+            mask &= item.byte_class(byte)
+        return mask
+
+    def clamped(self, limit: int) -> Expr:
+        return alt(*[item.clamped(limit) for item in self.items])
+
+    def __repr__(self) -> str:
+        return "(" + " | ".join(map(repr, self.items)) + ")"
+
+
+class Rep(Expr):
+    """``body`` between ``lo`` and ``hi`` times (``hi`` None: without end)."""
+
+    __slots__ = ("body", "lo", "hi")
+    body: Expr
+    lo: int
+    hi: int | None
+
+    def derive(self, byte: int) -> Expr:
+        left = self.body.derive(byte)
+        if left is NEVER:
+            return NEVER
+        return seq(left, rep(self.body, max(self.lo - 1, 0), None if self.hi is None else self.hi - 1))
+
+    def byte_class(self, byte: int) -> int:
+        return self.body.byte_class(byte)
+
+    def clamped(self, limit: int) -> Expr:
+        # Each turn takes at least one byte, so `limit` bytes cannot tell larger counters apart.
+        # An intersection could (two large counters may contradict each other): keep those exact.
+        if self.boolean:
+            return self
+        hi = None if self.hi is None else min(self.hi, limit + 1)
+        return rep(self.body.clamped(limit), min(self.lo, limit), hi)
+
+    def __repr__(self) -> str:
+        return f"{self.body!r}{{{self.lo},{'' if self.hi is None else self.hi}}}"
+
+
+class And(Expr):
+    __slots__ = ("items",)
+    items: tuple[Expr, ...]
+
+    def derive(self, byte: int) -> Expr:
+        return both(*[item.derive(byte) for item in self.items])
+
+    def byte_class(self, byte: int) -> int:
+        mask = ALL_BYTES
+        for item in self.items:
+            mask &= item.byte_class(byte)
+        return mask
+
+    def __repr__(self) -> str:
+        return "(" + " & ".join(map(repr, self.items)) + ")"
+
+
+class Not(Expr):
+    __slots__ = ("body",)
+    body: Expr
+
+    def derive(self, byte: int) -> Expr:
+        return neg(self.body.derive(byte))
+
+    def byte_class(self, byte: int) -> int:
+        return self.body.byte_class(byte)
+
+    def __repr__(self) -> str:
+        return f"~{self.body!r}"
+
+
+class Tagged(Expr):
+    """``body``, whose outcome is a bit set saying which of ``tags`` match the same bytes."""
+
+    __slots__ = ("body", "tags")
+    body: Expr
+    tags: tuple[Expr, ...]
+
+    def derive(self, byte: int) -> Expr:
+        return tagged(self.body.derive(byte), [tag.derive(byte) for tag in self.tags])
+
+    def byte_class(self, byte: int) -> int:
+        mask = self.body.byte_class(byte)
+        for tag in self.tags:
+            mask &= tag.byte_class(byte)
+        return mask
+
+    def __repr__(self) -> str:
+        return f"Tagged({self.body!r}, {self.tags!r})"
+
+
+class Words(Expr):
+    """A set of words, each with its outcome, as a trie over characters; ``encoding`` says how a
+    character may be spelled, ``partial`` is the part of a spelling already read, and ``tail`` is
+    what closes each word (a quote, or nothing)."""
+
+    __slots__ = ("node", "encoding", "partial", "tail", "_next")
+    node: WordNode
+    encoding: Any
+    partial: bytes
+    tail: bytes
+    _next: tuple[dict[int, Expr], int]
+
+    def _successors(self) -> tuple[dict[int, Expr], int]:
+        """byte -> next expression, and the set of bytes that are dead."""
+        try:
+            return self._next
+        except AttributeError:
+            pass
+        n = len(self.partial)
+        nexts: dict[int, Expr] = {}
+        node = self.node
+        for char, child in node.children.items():
+            for spelling in self.encoding.spellings(char):
+                if spelling[:n] == self.partial and len(spelling) > n:
+                    byte = spelling[n]
+                    if len(spelling) == n + 1:
+                        nexts[byte] = _words(child, self.encoding, b"", self.tail)
+                    elif byte not in nexts:
+                        nexts[byte] = _words(node, self.encoding, spelling[: n + 1], self.tail)
+        if not n and node.outcome is not None and self.tail:
+            nexts[self.tail[0]] = literal(self.tail[1:], node.outcome)
+        dead = ALL_BYTES
+        for byte in nexts:
+            dead &= ~(1 << byte)
+        self._next = (nexts, dead)
+        return self._next
+
+    def derive(self, byte: int) -> Expr:
+        return self._successors()[0].get(byte, NEVER)
+
+    def byte_class(self, byte: int) -> int:
+        nexts, dead = self._successors()
+        return 1 << byte if byte in nexts else dead
+
+    def __repr__(self) -> str:
+        return f"Words({self.node.sample()!r}, {self.partial!r})"
+
+
+class WordNode:
+    """A node of a trie over characters."""
+
+    __slots__ = ("children", "outcome")
+
+    def __init__(self) -> None:
+        self.children: dict[str, WordNode] = {}
+        self.outcome: int | None = None
+
+    def sample(self) -> str:
+        text, node = "", self
+        while node.children:
+            char, node = next(iter(node.children.items()))
+            text += char
+        return text
+
+
+NEVER: Expr = _intern(Never, (), False, ())
+_keep: list[Expr] = [NEVER]  # the intern table is weak
+
+
+def out(outcome: int) -> Expr:
+    """The empty string, ending with ``outcome``."""
+    made: Expr = _intern(Out, (outcome,), False, (outcome,))
+    return made
+
+
+EPSILON: Expr = out(0)
+
+
+def literal(data: bytes, outcome: int = 0) -> Expr:
+    """Exactly ``data``."""
+    if not data:
+        return out(outcome)
+    made: Expr = _intern(Literal, (data, outcome), False, ())
+    return made
+
+
+def switch(cases: Iterable[tuple[int, int, Expr]]) -> Expr:
+    """One byte in ``lo..hi``, then the rest; ranges must not overlap. Neighbours with the same rest are
+    joined."""
+    joined: list[tuple[int, int, Expr]] = []
+    for lo, hi, rest in sorted(cases, key=lambda case: case[0]):
+        if rest is NEVER:
+            continue
+        if joined and joined[-1][1] + 1 == lo and joined[-1][2] is rest:
+            joined[-1] = (joined[-1][0], hi, rest)
+        else:
+            joined.append((lo, hi, rest))
+    if not joined:
+        return NEVER
+    boolean = any(rest.boolean for _, _, rest in joined)
+    made: Expr = _intern(Switch, (tuple(joined),), boolean, ())
+    return made
+
+
+def byte_set(data: Iterable[int]) -> Expr:
+    """One byte out of ``data``."""
+    return switch([(b, b, EPSILON) for b in set(data)])
+
+
+def seq(*parts: Expr) -> Expr:
+    """One after the other. The outcome is that of the last part."""
+    made = EPSILON
+    for i, part in enumerate(reversed(parts)):
+        made = part if i == 0 else _pair(part, made)
+    return made
+
+
+def _pair(head: Expr, tail: Expr) -> Expr:
+    if head is NEVER or tail is NEVER:
+        return NEVER
+    if isinstance(head, Out):
+        return tail
+    if tail is EPSILON and head.outcomes in ((), (0,)) and not isinstance(head, (Words, Literal, Switch, Tagged)):
+        return head
+    if isinstance(head, Seq):
+        return _pair(head.head, _pair(head.tail, tail))
+    if isinstance(head, Literal) and isinstance(tail, Literal):
+        return literal(head.data + tail.data, tail.outcome)
+    outcomes = tail.outcomes if head.outcomes else ()
+    made: Expr = _intern(Seq, (head, tail), head.boolean or tail.boolean, outcomes)
+    return made
+
+
+def alt(*items: Expr) -> Expr:
+    """Any of them."""
+    flat: set[Expr] = set()
+    for item in items:
+        if isinstance(item, Alt):
+            flat.update(item.items)
+        elif item is not NEVER:
+            flat.add(item)
+    if len(flat) > 1:
+        if ALL in flat:
+            return ALL
+        flat = _join_counters(flat)
+    if not flat:
+        return NEVER
+    if len(flat) == 1:
+        return next(iter(flat))
+    if len(flat) > MAX_ALTERNATIVES:
+        raise GrammarTooComplex(
+            f"a regular expression needs more than {MAX_ALTERNATIVES} alternatives at once; "
+            "simplify nested repetitions"
+        )
+    outcomes = tuple(sorted({o for item in flat for o in item.outcomes}))
+    ordered = tuple(sorted(flat, key=lambda e: e.uid))
+    made: Expr = _intern(Alt, (ordered,), any(i.boolean for i in ordered), outcomes)
+    return made
+
+
+def _join_counters(items: set[Expr]) -> set[Expr]:
+    """x{2,4}y | x{3,9}y  ->  x{2,9}y: without this, counters inside alternatives multiply."""
+    groups: dict[tuple[Expr, Expr], list[tuple[int, int | None]]] = {}
+    for item in items:
+        head, tail = (item.head, item.tail) if isinstance(item, Seq) else (item, EPSILON)
+        if isinstance(head, Rep):
+            groups.setdefault((head.body, tail), []).append((head.lo, head.hi))
+    if not any(len(spans) > 1 for spans in groups.values()):
+        return items
+    kept = set(items)
+    for (body, tail), spans in groups.items():
+        if len(spans) < 2:
+            continue
+        for lo, hi in spans:
+            kept.discard(_pair(rep(body, lo, hi), tail))
+        spans.sort(key=lambda span: span[0])
+        joined = [spans[0]]
+        for lo, hi in spans[1:]:
+            last_lo, last_hi = joined[-1]
+            if last_hi is None or lo <= last_hi + 1:
+                joined[-1] = (last_lo, None if last_hi is None or hi is None else max(last_hi, hi))
+            else:
+                joined.append((lo, hi))
+        kept.update(_pair(rep(body, lo, hi), tail) for lo, hi in joined)
+    return kept
+
+
+def rep(body: Expr, lo: int = 0, hi: int | None = None) -> Expr:
+    """``body`` at least ``lo`` and at most ``hi`` times (None: without end)."""
+    if hi is not None and hi < lo:
+        return NEVER
+    if hi == 0 or body is EPSILON:
+        return EPSILON
+    if body is NEVER:
+        return EPSILON if lo == 0 else NEVER
+    if body.outcomes:
+        lo = 0
+    if lo == 1 and hi == 1:
+        return body
+    made: Expr = _intern(Rep, (body, lo, hi), body.boolean, (0,) if lo == 0 else ())
+    return made
+
+
+def optional(body: Expr) -> Expr:
+    """``body`` or nothing."""
+    return alt(EPSILON, body)
+
+
+def both(*items: Expr) -> Expr:
+    """The intersection. It has the outcomes of the operand that has some other than 0, if any."""
+    flat: set[Expr] = set()
+    for item in items:
+        if item is NEVER:
+            return NEVER
+        if isinstance(item, And):
+            flat.update(item.items)
+        elif item is not ALL:
+            flat.add(item)
+    if not flat:
+        return ALL
+    if len(flat) == 1:
+        return next(iter(flat))
+    outcomes: tuple[int, ...] = ()
+    if all(item.outcomes for item in flat):
+        outcomes = max((item.outcomes for item in flat), key=lambda o: (o != (0,), o))
+    if all(isinstance(item, Out) for item in flat):
+        return out(outcomes[0])
+    ordered = tuple(sorted(flat, key=lambda e: e.uid))
+    made: Expr = _intern(And, (ordered,), True, outcomes)
+    return made
+
+
+def neg(body: Expr) -> Expr:
+    """The complement, over all byte strings."""
+    if isinstance(body, Not):
+        return body.body
+    if body is NEVER:
+        return ALL
+    if body is ALL:
+        return NEVER
+    made: Expr = _intern(Not, (body,), True, () if body.outcomes else (0,))
+    return made
+
+
+def tagged(body: Expr, tags: Iterable[Expr]) -> Expr:
+    """``body``; its outcome is the bit set of the ``tags`` that match the same bytes."""
+    tags = tuple(tags)
+    if body is NEVER:
+        return NEVER
+    outcomes: tuple[int, ...] = ()
+    if body.outcomes:
+        outcomes = (sum(1 << i for i, tag in enumerate(tags) if tag.outcomes),)
+        if isinstance(body, Out):
+            return out(outcomes[0])
+    made: Expr = _intern(Tagged, (body, tags), body.boolean, outcomes)
+    return made
+
+
+def words(items: Mapping[str, int], encoding: Any, tail: bytes = b"") -> Expr:
+    """Any of the given texts; the value is the outcome. ``tail`` (at most one byte that begins no
+    spelling) closes each."""
+    root = WordNode()
+    for text, outcome in items.items():
+        node = root
+        for char in text:
+            node = node.children.setdefault(char, WordNode())
+        node.outcome = outcome
+    return _words(root, encoding, b"", tail) if items else NEVER
+
+
+def _words(node: WordNode, encoding: Any, partial: bytes, tail: bytes) -> Expr:
+    outcomes: tuple[int, ...] = ()
+    if not partial and not tail and node.outcome is not None:
+        outcomes = (node.outcome,)
+        if not node.children:
+            return out(node.outcome)
+    if not partial and tail and not node.children and node.outcome is not None:
+        return literal(tail, node.outcome)
+    made: Expr = _intern(Words, (node, encoding, partial, tail), False, outcomes)
+    return made
+
+
+ALL: Expr = _intern(Rep, (switch([(0, 255, EPSILON)]), 0, None), False, (0,))
+_keep += [ALL, EPSILON]
+
+
+def is_empty(expr: Expr, fuel: int = 20_000) -> bool:
+    """Whether no string at all is in the language. Raises GrammarTooComplex after ``fuel`` derivatives."""
+    if not expr.boolean:
+        return expr is NEVER
+    seen, queue = {expr}, [expr]
+    while queue:
+        at = queue.pop()
+        if at.outcomes:
+            return False
+        for byte, _ in at.classes():
+            fuel -= 1
+            left = at.derive(byte)
+            if left is not NEVER and not left.boolean:
+                return False
+            if left is not NEVER and left not in seen:
+                seen.add(left)
+                queue.append(left)
+        if fuel < 0:
+            raise GrammarTooComplex("an intersection of regular expressions has too many states to decide "
+                                    "whether anything satisfies it (limit: 20,000 derivatives)")
+    return True
+
+
+def matches(expr: Expr, data: bytes) -> bool:
+    """Whether ``data`` is in the language, one derivative a byte."""
+    for byte in data:
+        expr = expr.derive(byte)
+        if expr is NEVER:
+            return False
+    return expr.nullable

@@ -1,0 +1,201 @@
+"""The abstract machine that every grammar runs on.
+
+A **thread** is (residual, cell): in the middle of a terminal, with a stack of frames below. A **cell** is one
+hash-consed stack element: a frame and the cell under it. When a terminal may end, ``cell.follow(outcome)``
+asks the top frame what comes next and gets new threads. A grammar is only its frames: rules of a CFG, JSON
+containers and LR states implement the same small protocol.
+
+Cells are immutable and shared, so forks, rollbacks and draft trees keep old references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from structgen.grammars.residual import Residual, State, state
+from structgen.grammars.expr import EPSILON
+
+
+class Thread(NamedTuple):
+    """One way to read the text so far.
+
+    Attributes:
+        residual: what is left of the current terminal.
+        cell: the stack; its top frame says what follows the terminal.
+        guards: automata that must not match from here on (longest-match lexers); usually ().
+    """
+
+    residual: Residual
+    cell: Cell
+    guards: tuple[State, ...] = ()
+
+
+class Frame(Protocol):
+    """What may come next, at one level of the stack. Frames are immutable, hashable, and compare by
+    content.
+
+    A frame never waits for anything but the end of a terminal that it started (``follow``) or the return
+    of a frame that it pushed (``resume``). Both get the cell whose top frame is ``self`` and give the threads
+    that may come next. To go on at this level: ``Thread(residual, cell.replace(frame))``; to go one level
+    down: ``child.start(cell.replace(frame).push(child))`` (whatever the front end calls it); to return:
+    ``cell.parent.resume()``.
+    No chain of calls may come back to the same cell without reading a byte (no empty loops).
+    """
+
+    @property
+    def view(self) -> Hashable:
+        """As much of the frame as the longest token can tell apart: counters clamped, sets of seen keys
+        left out. Frames with equal views must give the same masks, save for tokens in which a
+        ``FreshKey`` ends twice."""
+
+    def follow(self, cell: Cell, outcome: int, text: bytes | None) -> Sequence[Thread]:
+        """A terminal that this frame started has ended. ``text`` holds its bytes if its residual
+        remembers them; it is None while masks are made (take the key for one never seen)."""
+
+    def resume(self, cell: Cell) -> Sequence[Thread]:
+        """A frame pushed on top of this one has returned."""
+
+
+class _Probe:
+    """Lowest depth read since the last reset: what a memoised answer depends on. Guarded by LOCK."""
+
+    __slots__ = ("depth",)
+
+    def __init__(self) -> None:
+        self.depth = 1 << 60
+
+
+PROBE = _Probe()
+
+
+class Cell:
+    """A stack: a frame on top of another cell (None below the bottom)."""
+
+    __slots__ = ("_above", "_follow", "_parent", "_resume", "depth", "frame", "memo")
+
+    def __init__(self, frame: Frame, parent: Cell | None) -> None:
+        self.frame = frame
+        self._parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self._above: dict[Frame, Cell] = {}
+        self._follow: dict[int, tuple[Sequence[Thread], int]] = {}
+        self._resume: tuple[Sequence[Thread], int] | None = None
+        self.memo: dict[Hashable, tuple[object, int]] = {}
+
+    @property
+    def parent(self) -> Cell:
+        """The cell below. Reading it is noted, since a memoised mask depends on what was read."""
+        parent = self._parent
+        if parent is None:
+            raise IndexError("the bottom cell has no parent")
+        if parent.depth < PROBE.depth:
+            PROBE.depth = parent.depth
+        return parent
+
+    @property
+    def is_bottom(self) -> bool:
+        return self._parent is None
+
+    def push(self, frame: Frame) -> Cell:
+        """This stack with ``frame`` on top."""
+        try:
+            return self._above[frame]
+        except KeyError:
+            made = self._above[frame] = Cell(frame, self)
+            return made
+
+    def replace(self, frame: Frame) -> Cell:
+        """This stack with ``frame`` in place of the top one."""
+        return self if frame is self.frame else self._parent.push(frame)  # type: ignore[union-attr]
+
+    def follow(self, outcome: int, text: bytes | None = None) -> Sequence[Thread]:
+        """Threads after a terminal of the top frame has ended."""
+        if text is not None:
+            return live(self.frame.follow(self, outcome, text))
+        found = self._follow.get(outcome)
+        if found is None:
+            found = self._follow[outcome] = self._probed(outcome)
+        if found[1] < PROBE.depth:
+            PROBE.depth = found[1]
+        return found[0]
+
+    def resume(self) -> Sequence[Thread]:
+        """Threads after the frame above has returned."""
+        if self._resume is None:
+            self._resume = self._probed(None)
+        if self._resume[1] < PROBE.depth:
+            PROBE.depth = self._resume[1]
+        return self._resume[0]
+
+    def _probed(self, outcome: int | None) -> tuple[Sequence[Thread], int]:
+        before, PROBE.depth = PROBE.depth, 1 << 60
+        try:
+            if outcome is None:
+                threads = self.frame.resume(self)
+            else:
+                threads = self.frame.follow(self, outcome, None)
+            return live(threads), PROBE.depth
+        finally:
+            PROBE.depth = min(before, PROBE.depth)
+
+    def frames(self) -> Iterator[Frame]:
+        """Frames from the top down."""
+        at: Cell | None = self
+        while at is not None:
+            yield at.frame
+            at = at._parent
+
+    def __repr__(self) -> str:
+        return "Cell(" + " < ".join(map(repr, self.frames())) + ")"
+
+
+def live(threads: Sequence[Thread]) -> Sequence[Thread]:
+    """Normal form: a thread whose residual can only end is replaced by what follows."""
+    if all(t.residual.live or t.cell.is_bottom for t in threads):
+        return threads
+    found: list[Thread] = []
+    for t in threads:
+        if t.residual.live or t.cell.is_bottom:
+            found.append(t)
+        else:
+            for outcome in t.residual.outcomes:
+                found.extend(t.cell.follow(outcome, t.residual.text))
+    return tuple(dict.fromkeys(found))
+
+
+class Bottom:
+    """The frame under everything: when it is resumed or followed, the text may end."""
+
+    @property
+    def view(self) -> Hashable:
+        return "bottom"
+
+    def follow(self, cell: Cell, outcome: int, text: bytes | None) -> Sequence[Thread]:
+        return ()
+
+    def resume(self, cell: Cell) -> Sequence[Thread]:
+        done = state(EPSILON)
+        assert done is not None
+        return (Thread(done, cell),)
+
+    def __repr__(self) -> str:
+        return "Bottom"
+
+
+class Machine(Protocol):
+    """What a front end produces."""
+
+    def start(self, bottom: Cell) -> Sequence[Thread]:
+        """The threads at the start of the text. ``bottom`` has a ``Bottom`` frame; a thread directly on it
+        whose residual may end means that the text may end there."""
+
+
+class Terminal:
+    """The machine of a single terminal: regexes and choices."""
+
+    def __init__(self, residual: State) -> None:
+        self.residual = residual
+
+    def start(self, bottom: Cell) -> Sequence[Thread]:
+        return (Thread(self.residual, bottom),)

@@ -1,0 +1,279 @@
+"""Residuals: what is left of a terminal after some bytes.
+
+``State`` is a residual backed by a row of a lazily built DFA. All states of a process live in one
+``Store`` (equal expressions are one state, whatever grammar they came from), so what is known of a
+residual on a vocabulary is known to every grammar. ``FreshKey`` is a residual that remembers its text:
+an object key that must differ from the keys seen so far.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from structgen.errors import GrammarTooComplex
+from structgen.grammars.expr import NEVER, Expr
+
+if TYPE_CHECKING:
+    from structgen.grammars.trie import Split, Trie
+
+MISS = -1
+DEAD = 0
+ENDS = 1  # flag: the terminal may end here
+LIVE = 2  # flag: at least one byte may follow inside the terminal
+
+LOCK = threading.RLock()
+"""Held while shared tables grow. Readers need no lock: tables only gain entries."""
+
+
+class Residual:
+    """What is left of a terminal.
+
+    Attributes:
+        outcomes: how the terminal may end here; () if it may not.
+        live: at least one byte may follow inside the terminal.
+        text: the bytes read so far where the frame wants them, else None.
+    """
+
+    __slots__ = ()
+    outcomes: tuple[int, ...]
+    live: bool
+    text: bytes | None
+
+    @property
+    def guard(self) -> State | None:
+        """What must not match from here on if the terminal ends here."""
+        return None
+
+    def advance(self, byte: int) -> Residual | None:
+        """The residual after one more byte; None when the byte is illegal."""
+        raise NotImplementedError
+
+    def split(self, trie: Trie) -> Split:
+        """Which tokens of ``trie`` stay inside, and what is left of those that end the terminal."""
+        raise NotImplementedError
+
+
+class State(Residual):
+    """A residual given by an expression; one row of the store's transition table."""
+
+    __slots__ = ("__weakref__", "_clamped", "expr", "id", "live", "next", "outcomes", "splits", "store")
+    text = None
+
+    def __init__(self, store: Store, id: int, expr: Expr) -> None:
+        self.store = store
+        self.id = id
+        self.expr = expr
+        self.outcomes = expr.outcomes
+        self.live = False  # set by the store
+        self.next: dict[int, State | None] = {}
+        self.splits: dict[int, Split] = {}
+        self._clamped: dict[int, State] = {}
+
+    @property
+    def guard(self) -> State | None:
+        guard = self.expr.guard
+        return None if guard is None else self.store.state(guard)
+
+    def advance(self, byte: int) -> State | None:
+        try:
+            return self.next[byte]
+        except KeyError:
+            return self.store.fill(self, byte)
+
+    def clamped(self, limit: int) -> State:
+        """The state that stands for this one where at most ``limit`` bytes follow."""
+        try:
+            return self._clamped[limit]
+        except KeyError:
+            made = self.store.state(self.expr.clamped(limit))
+            self._clamped[limit] = made or self
+            return self._clamped[limit]
+
+    def split(self, trie: Trie) -> Split:
+        try:
+            return self.splits[trie.id]
+        except KeyError:
+            from structgen.grammars.trie import split_state
+
+            made = self.splits[trie.id] = split_state(self, trie)
+            return made
+
+    def __repr__(self) -> str:
+        return f"State({self.id}, {self.expr!r})"
+
+
+class Store:
+    """The lazily built DFA of all terminals of a process.
+
+    ``delta[state, byte]`` is the next state, DEAD, or MISS (not built yet). A store that grows past
+    ``limit`` states is replaced by an empty one; grammars that use the old one keep it alive.
+    """
+
+    def __init__(self, limit: int = 200_000) -> None:
+        self.limit = limit
+        self.delta: NDArray[np.int32] = np.full((1024, 256), MISS, dtype=np.int32)
+        self.flags: NDArray[np.uint8] = np.zeros(1024, dtype=np.uint8)
+        self.states: list[State | None] = [None]
+        self.delta[DEAD] = DEAD
+        self._by_expr: dict[Expr, State | None] = {NEVER: None}
+        self._alive: dict[Expr, bool] = {}
+
+    def state(self, expr: Expr) -> State | None:
+        """The state of ``expr``; None when nothing is in the language."""
+        try:
+            return self._by_expr[expr]
+        except KeyError:
+            pass
+        with LOCK:
+            if expr in self._by_expr:
+                return self._by_expr[expr]
+            if not self._is_alive(expr):
+                self._by_expr[expr] = None
+                return None
+            if len(self.states) >= 4 * self.limit:
+                raise GrammarTooComplex(
+                    f"the terminals of this grammar need more than {4 * self.limit} automaton states; "
+                    "simplify its regular expressions"
+                )
+            made = State(self, len(self.states), expr)
+            if made.id >= len(self.flags):
+                grown = np.full((2 * len(self.flags), 256), MISS, dtype=np.int32)
+                grown[: len(self.flags)] = self.delta
+                flags = np.zeros(2 * len(self.flags), dtype=np.uint8)
+                flags[: len(self.flags)] = self.flags
+                self.delta, self.flags = grown, flags
+            self.states.append(made)
+            made.live = self._has_successor(expr)
+            self.flags[made.id] = (ENDS if made.outcomes else 0) | (LIVE if made.live else 0)
+            self._by_expr[expr] = made
+            return made
+
+    def fill(self, state: State, byte: int) -> State | None:
+        """Build the transitions of ``state`` for ``byte`` and its like."""
+        with LOCK:
+            mask = state.expr.byte_class(byte)
+            target = self.state(state.expr.derive(byte))
+            row = self.delta[state.id]
+            id = DEAD if target is None else target.id
+            while mask:
+                low = mask & -mask
+                b = low.bit_length() - 1
+                row[b] = id
+                state.next[b] = target
+                mask ^= low
+            return target
+
+    def _has_successor(self, expr: Expr) -> bool:
+        return any(self._is_alive(expr.derive(byte)) for byte, _ in expr.classes())
+
+    def _is_alive(self, expr: Expr, fuel: int = 20_000) -> bool:
+        """Whether some string is in the language: trivial without intersection and complement, else a
+        search for a nullable derivative whose result is kept for every expression on the way."""
+        if not expr.boolean:
+            return expr is not NEVER
+        known = self._alive.get(expr)
+        if known is not None:
+            return known
+        parent: dict[Expr, Expr | None] = {expr: None}
+        queue = [expr]
+        for at in queue:
+            found = at.outcomes or self._alive.get(at)
+            if found:
+                step: Expr | None = at
+                while step is not None:
+                    self._alive[step] = True
+                    step = parent[step]
+                return True
+            for byte, _ in at.classes():
+                fuel -= 1
+                left = at.derive(byte)
+                if left in parent or self._alive.get(left) is False or left is NEVER:
+                    continue
+                parent[left] = at
+                if not left.boolean:
+                    self._alive[left] = True
+                    queue.insert(queue.index(at) + 1, left)
+                    break
+                queue.append(left)
+            if fuel < 0:
+                raise GrammarTooComplex(
+                    "an intersection of regular expressions has too many states to decide whether anything "
+                    "satisfies it (limit: 20,000 derivatives); simplify the patterns"
+                )
+        for each in parent:
+            self._alive[each] = False
+        return False
+
+
+_store = Store()
+
+
+def store() -> Store:
+    """The current store of the process."""
+    global _store
+    if len(_store.states) > _store.limit:
+        with LOCK:
+            if len(_store.states) > _store.limit:
+                _store = Store(_store.limit)
+    return _store
+
+
+def state(expr: Expr) -> State | None:
+    """The shared state of ``expr``; None when nothing is in the language."""
+    return store().state(expr)
+
+
+class FreshKey(Residual):
+    """An object key (with its closing quote) that must not be one of ``taken``, compared after decoding.
+    It remembers its text, so the frame can add the key to the seen ones.
+
+    Args:
+        inner: what is left of the key's own expression.
+        taken: decoded keys that may not occur again.
+        decode: spelled bytes with the closing quote -> decoded key.
+        text: bytes read so far.
+    """
+
+    __slots__ = ("decode", "inner", "live", "outcomes", "taken", "text")
+
+    def __init__(self, inner: State, taken: frozenset[str], decode: Callable[[bytes], str],
+                 text: bytes = b"") -> None:
+        self.inner = inner
+        self.taken = taken
+        self.decode = decode
+        self.text = text
+        self.outcomes = inner.outcomes
+        if inner.outcomes and decode(text) in taken:
+            self.outcomes = ()
+        self.live = inner.live
+
+    def advance(self, byte: int) -> FreshKey | None:
+        inner = self.inner.advance(byte)
+        if inner is None:
+            return None
+        made = FreshKey(inner, self.taken, self.decode, self.text + bytes([byte]))
+        return made if made.outcomes or made.live else None
+
+    def split(self, trie: Trie) -> Split:
+        from structgen.grammars.trie import split_fresh_key
+
+        return split_fresh_key(self, trie)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, FreshKey)
+            and self.inner is other.inner
+            and self.text == other.text
+            and self.taken == other.taken
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.inner.id, self.text))
+
+    def __repr__(self) -> str:
+        return f"FreshKey({self.text!r}, {self.inner!r}, not {sorted(self.taken)!r})"

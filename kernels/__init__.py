@@ -1,0 +1,1 @@
+"""Operations of the engine: one function each, with a reference beside it."""

@@ -1,0 +1,1 @@
+"""structgen: structured generation on its own inference core."""
