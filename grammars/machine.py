@@ -10,11 +10,13 @@ Cells are immutable and shared, so forks, rollbacks and draft trees keep old ref
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from structgen.grammars.residual import Residual, State, state
 from structgen.grammars.expr import EPSILON
+from structgen.grammars.residual import Residual, State, state
+
+T = TypeVar("T")
 
 
 class Thread(NamedTuple):
@@ -72,16 +74,15 @@ PROBE = _Probe()
 class Cell:
     """A stack: a frame on top of another cell (None below the bottom)."""
 
-    __slots__ = ("_above", "_follow", "_parent", "_resume", "depth", "frame", "memo")
+    __slots__ = ("_above", "_memo", "_parent", "bottom", "depth", "frame")
 
     def __init__(self, frame: Frame, parent: Cell | None) -> None:
         self.frame = frame
         self._parent = parent
+        self.bottom: Cell = self if parent is None else parent.bottom
         self.depth: int = 0 if parent is None else parent.depth + 1
         self._above: dict[Frame, Cell] = {}
-        self._follow: dict[int, tuple[Sequence[Thread], int]] = {}
-        self._resume: tuple[Sequence[Thread], int] | None = None
-        self.memo: dict[Hashable, tuple[object, int]] = {}
+        self._memo: dict[Hashable, tuple[Any, int]] = {}
 
     @property
     def parent(self) -> Cell:
@@ -109,35 +110,29 @@ class Cell:
         """This stack with ``frame`` in place of the top one."""
         return self if frame is self.frame else self._parent.push(frame)  # type: ignore[union-attr]
 
-    def follow(self, outcome: int, text: bytes | None = None) -> Sequence[Thread]:
-        """Threads after a terminal of the top frame has ended."""
-        if text is not None:
-            return live(self.frame.follow(self, outcome, text))
-        found = self._follow.get(outcome)
+    def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """``compute()``, remembered on this cell under ``key`` together with how deep it read, so that whoever
+        asks again is charged with the same reads. For answers about a stack that walk down it."""
+        found = self._memo.get(key)
         if found is None:
-            found = self._follow[outcome] = self._probed(outcome)
+            before, PROBE.depth = PROBE.depth, 1 << 60
+            try:
+                found = self._memo[key] = (compute(), PROBE.depth)
+            finally:
+                PROBE.depth = min(before, PROBE.depth)
         if found[1] < PROBE.depth:
             PROBE.depth = found[1]
         return found[0]
 
+    def follow(self, outcome: int, text: bytes | None = None) -> Sequence[Thread]:
+        """Threads after a terminal of the top frame has ended."""
+        if text is not None:
+            return live(self.frame.follow(self, outcome, text))
+        return self.cached(outcome, lambda: live(self.frame.follow(self, outcome, None)))
+
     def resume(self) -> Sequence[Thread]:
         """Threads after the frame above has returned."""
-        if self._resume is None:
-            self._resume = self._probed(None)
-        if self._resume[1] < PROBE.depth:
-            PROBE.depth = self._resume[1]
-        return self._resume[0]
-
-    def _probed(self, outcome: int | None) -> tuple[Sequence[Thread], int]:
-        before, PROBE.depth = PROBE.depth, 1 << 60
-        try:
-            if outcome is None:
-                threads = self.frame.resume(self)
-            else:
-                threads = self.frame.follow(self, outcome, None)
-            return live(threads), PROBE.depth
-        finally:
-            PROBE.depth = min(before, PROBE.depth)
+        return self.cached("resume", lambda: live(self.frame.resume(self)))
 
     def frames(self) -> Iterator[Frame]:
         """Frames from the top down."""
