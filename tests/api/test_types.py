@@ -1,0 +1,287 @@
+"""Types to schemas and back: jsonschema and pydantic's own parser are the oracles."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import ipaddress
+import json
+import typing
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar
+from uuid import UUID
+
+import jsonschema
+import pydantic
+import pytest
+import typing_extensions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field
+
+from structgen.errors import GrammarError, OutputValidationError, UnsupportedGrammar
+from structgen.grammars.types import schema_of, value_of
+
+
+class Color(enum.Enum):
+    red = "r"
+    green = "g"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int = 9
+
+
+class Dog(BaseModel):
+    kind: Literal["dog", "wolf"]
+    friend: Pet | None = None
+
+
+Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
+Dog.model_rebuild()
+
+
+class Zoo(BaseModel):
+    pets: list[Pet]
+    spare: Cat = Cat()
+
+
+class Node(BaseModel):
+    name: str
+    children: list[Node] = []
+
+
+@dataclass
+class Point:
+    x: float
+    y: float = 0.0
+    tags: list[str] = field(default_factory=list)
+
+
+class Movie(typing.TypedDict):
+    title: str
+    year: typing_extensions.NotRequired[int]
+
+
+class Pair(NamedTuple):
+    a: int
+    b: str = "x"
+
+
+T = TypeVar("T")
+
+
+class Box(BaseModel, Generic[T]):
+    content: T
+
+
+class Aliased(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    a: int = Field(validation_alias="inA", serialization_alias="outA")
+
+
+class Numbers(pydantic.RootModel[list[int]]):
+    pass
+
+
+def takes(target: Any, text: str, *, closed: bool = False) -> bool:
+    schema = schema_of(target, closed=closed)
+    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
+    return validator.is_valid(json.loads(text))
+
+
+CASES: list[tuple[Any, list[str], list[str]]] = [
+    (int, ["3", "-4"], ['"3"', "1.5", "null"]),
+    (Optional[int], ["3", "null"], ['"x"']),  # noqa: UP045
+    (int | str, ["3", '"a"'], ["null", "1.5"]),
+    (Literal["a", 1, None], ['"a"', "1", "null"], ['"b"', "2"]),
+    (Color, ['"r"', '"g"'], ['"red"', '"x"']),
+    (list[Color], ["[]", '["r", "g"]'], ['["x"]']),
+    (tuple[int, str], ['[1, "a"]'], ["[1]", '[1, "a", 2]', '["a", 1]']),
+    (tuple[int, ...], ["[]", "[1, 2]"], ['["a"]']),
+    (set[int], ["[]", "[1, 2]"], ["[1, 1]"]),
+    (dict[str, int], ["{}", '{"a": 1}'], ['{"a": "x"}', "[]"]),
+    (dict[int, str], ['{"1": "a", "-2": "b"}'], ['{"a": "x"}', '{"1.5.2": "x"}']),
+    (dict[bool, int], ['{"true": 1}'], ['{"maybe": 1}']),
+    (dict[Color, int], ['{"g": 1, "r": 2}'], ['{"x": 1}']),
+    (dict[dt.date, int], ['{"2024-02-29": 1}'], ['{"2023-02-29": 1}', '{"x": 1}']),
+    (Decimal, ["1.5", "0", '"1.25"', '"-3"', '"1E-7"', '"+.5"', '"7."'], ["null", '"abc"', '"1.2.3"', '""', '"."']),
+    (
+        Annotated[Decimal, Field(max_digits=5, decimal_places=2)],
+        ["1", "123.45", "-999.99", '"123.45"', '"1.5"', '"1.5000"'],
+        ["1000", "1.234", '"1.234"', '"1000"', '"x"', "true"],
+    ),
+    (Annotated[Decimal, Field(max_digits=3)], ["0.001", "999", "1.25"], ["1000", "0.0001"]),
+    (Annotated[Decimal, Field(gt=0, le=10)], ["10", "0.5"], ["0", "-1", "11"]),
+    (Annotated[Decimal, Field(ge=-5000, max_digits=3, decimal_places=0)], ["-999"], ["-1000", "0.5"]),
+    (dt.datetime, ['"2024-02-29T10:00:00Z"'], ['"2024-02-30T10:00:00Z"', '"x"']),
+    (pydantic.NaiveDatetime, ['"2024-02-28T10:00:00"'], ['"2024-02-28T10:00:00Z"', '"0000-01-01T00:00:00"']),
+    (dt.date, ['"2024-02-29"'], ['"2023-02-29"']),
+    (UUID, ['"12345678-1234-1234-8234-123456789012"'], ['"12345678"']),
+    (
+        pydantic.UUID4,
+        ['"12345678-1234-4234-8234-123456789012"'],
+        ['"12345678-1234-1234-8234-123456789012"', '"12345678-1234-4234-0234-123456789012"'],
+    ),
+    (pydantic.Base64Bytes, ['"aGk="', '""'], ['"aGk"', '"!!!!"']),
+    (bytes, ['"abc"'], ["1"]),
+    (pydantic.HttpUrl, ['"https://example.org/x"'], ['"ftp://example.org"', '"http://"']),
+    (ipaddress.IPv4Network, ['"10.0.0.0/8"', '"1.2.3.128/25"', '"1.2.3.4"'], ['"10.0.0.1/8"', '"1.2.3.4/33"']),
+    (ipaddress.IPv4Interface, ['"10.0.0.1/8"'], ['"10.0.0.1/33"', '"x"']),
+    (pydantic.IPvAnyAddress, ['"1.2.3.4"', '"::1"'], ['"x"']),
+    (complex, ['"1+2j"', '"-1.5"'], ['"x"', '"1+2"']),
+    (Point, ['{"x": 1.5}', '{"x": 1, "y": 2, "tags": ["a"]}'], ["{}", '{"x": "a"}']),
+    (Movie, ['{"title": "a"}', '{"title": "a", "year": 3}'], ["{}", '{"title": 1}']),
+    (list[Movie], ["[]", '[{"title": "a"}]'], ["[{}]"]),
+    (Movie | None, ["null", '{"title": "a"}'], ["[]"]),
+    (Annotated[list[Movie], Field(min_length=1)], ['[{"title": "a"}]'], ["[]"]),
+    (Pair, ["[1]", '[1, "y"]'], ["[]", '[1, "y", 2]']),
+    (Box[int], ['{"content": 1}'], ['{"content": "a"}']),
+    (Box[Point], ['{"content": {"x": 1}}'], ['{"content": 1}']),
+    (Aliased, ['{"inA": 1}'], ['{"outA": 1}', '{"a": 1}']),
+    (Numbers, ["[1]"], ['["a"]']),
+    (Node, ['{"name": "a", "children": [{"name": "b", "children": []}]}'], ['{"name": "a", "children": [{}]}']),
+    (Pet, ['{"kind": "cat"}', '{"kind": "wolf", "friend": {"kind": "cat"}}'], ["{}", '{"kind": "cow"}']),
+    (Zoo, ['{"pets": [{"kind": "dog"}]}', '{"pets": [], "spare": {}}'], ['{"pets": [{}]}', '{"spare": {}}']),
+    (Annotated[str, Field(pattern=r"[A-Z]\d", max_length=5)], ['"B1"', '"xB1x"'], ['"b1"', '"xxxB1x"']),
+    (pydantic.PositiveInt, ["1"], ["0"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "good", "bad"), CASES, ids=lambda value: str(value)[:40])
+def test_schema_and_parser_agree(target: Any, good: list[str], bad: list[str]) -> None:
+    for text in good:
+        assert takes(target, text), f"the schema refuses {text}"
+        value_of(target, text)
+    for text in bad:
+        assert not takes(target, text), f"the schema takes {text}"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from([(None, None), (5, 2), (3, None), (None, 1), (6, 0)]),
+    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**7), max_value=10**7, places=5)
+    | st.integers(-(10**6), 10**6).map(Decimal)
+    | st.integers(-(10**5), 10**5).map(lambda n: Decimal(n) / 100),
+)
+def test_decimals_as_numbers(limits: tuple[int | None, int | None], value: Decimal) -> None:
+    """A number that the schema takes is a Decimal that the parser takes, and the other way round, unless only
+    ``max_digits`` is given (the total of digits has no JSON Schema keyword)."""
+    digits, places = limits
+    target = Annotated[Decimal, Field(max_digits=digits, decimal_places=places)]
+    text = f"{value:f}"
+    try:
+        value_of(target, text)
+        parsed = True
+    except OutputValidationError:
+        parsed = False
+    schema = schema_of(target, closed=True)
+    exact = _exact(schema, Decimal(text))
+    if parsed:
+        assert exact
+    elif digits is None or places is not None:
+        assert not exact
+
+
+def _exact(schema: dict[str, Any], value: Decimal) -> bool:
+    """The number keywords in exact arithmetic (jsonschema computes in binary)."""
+    bounds = {
+        "minimum": lambda b: value >= b, "maximum": lambda b: value <= b,
+        "exclusiveMinimum": lambda b: value > b, "exclusiveMaximum": lambda b: value < b,
+        "multipleOf": lambda b: value % b == 0,
+    }  # fmt: skip
+    return all(check(Decimal(str(schema[key]))) for key, check in bounds.items() if key in schema)
+
+
+def test_closed_leaves_out_what_the_model_ignores() -> None:
+    assert takes(Point, '{"x": 1, "z": 2}')
+    assert not takes(Point, '{"x": 1, "z": 2}', closed=True)
+
+    class Open(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        a: int
+
+    assert takes(Open, '{"a": 1, "z": 2}', closed=True)
+    assert takes(dict[str, Any], '{"a": 1}', closed=True)
+    assert takes(Decimal, "1.5", closed=True)
+    assert not takes(Decimal, '"1.5"', closed=True)
+
+
+def test_values_have_their_types() -> None:
+    assert value_of(Point, '{"x": 1}') == Point(1.0)
+    assert value_of(Color, '"r"') is Color.red
+    assert value_of(Movie, '{"title": "a"}') == {"title": "a"}
+    assert value_of(list[Movie], '[{"title": "a"}]') == [{"title": "a"}]
+    assert value_of(Pair, "[1]") == Pair(1, "x")
+    assert value_of(set[int], "[1, 2]") == {1, 2}
+    assert value_of(dict[int, str], '{"1": "a"}') == {1: "a"}
+    assert value_of(Zoo, '{"pets": [{"kind": "cat"}]}').pets == [Cat()]
+    assert value_of({"type": "object"}, '{"a": [1, null]}') == {"a": [1, None]}
+
+
+def test_tag_with_a_default_is_required_only_in_the_union() -> None:
+    schema = schema_of(Zoo)
+    assert "oneOf" not in json.dumps(schema)
+    assert "required" not in schema["$defs"]["Cat"]
+
+
+def test_a_dict_schema_is_copied() -> None:
+    given_schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    made = schema_of(given_schema)
+    assert made == given_schema
+    made["properties"]["a"]["type"] = "string"
+    assert given_schema["properties"] == {"a": {"type": "integer"}}
+
+
+def test_validators_of_the_type_speak() -> None:
+    class Even(BaseModel):
+        n: int
+
+        @pydantic.field_validator("n")
+        @classmethod
+        def even(cls, value: int) -> int:
+            if value % 2:
+                raise ValueError("must be even")
+            return value
+
+    with pytest.raises(OutputValidationError, match=r"Even refuses the generated value: n: .*must be even") as caught:
+        value_of(Even, '{"n": 3}')
+    assert caught.value.text == '{"n": 3}'
+    assert caught.value.errors[0]["loc"] == ("n",)
+    with pytest.raises(OutputValidationError, match="not JSON"):
+        value_of({"type": "object"}, '{"n": ')
+
+
+class Plain:
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (Plain, "Plain cannot be used as an output type"),
+        (typing.Callable[[int], int], "cannot be used as an output type"),
+        ("Plain", "not a type"),
+        ('{"type": "object"}', "json.loads"),
+        (5, "not a type"),
+        (list["Nowhere"], "cannot be used"),  # type: ignore[name-defined]  # noqa: F821
+        (list[Plain], "cannot be used"),
+    ],
+)
+def test_unusable_types_teach(target: Any, words: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        schema_of(target)
+    assert words in str(caught.value)
+    assert "Usable: pydantic models, dataclasses" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [pydantic.Json[int], type[int], dict[None, int], dict[tuple[int, int], int], enum.Enum("Tuples", {"A": (1, 2)})],
+)
+def test_what_no_grammar_could_enforce_is_refused(target: Any) -> None:
+    with pytest.raises(UnsupportedGrammar):
+        schema_of(target)
