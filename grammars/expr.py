@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from structgen.errors import GrammarTooComplex
@@ -39,6 +39,8 @@ class Expr:
     """
 
     __slots__ = ("__weakref__", "boolean", "outcomes", "uid")
+    fields: ClassVar[tuple[str, ...]] = ()
+    """Names of what an expression is made of, in the order of its intern key."""
     outcomes: tuple[int, ...]
     boolean: bool
     uid: int
@@ -80,8 +82,8 @@ def _intern(cls: type[Any], key: tuple[Any, ...], boolean: bool, outcomes: tuple
     found = _interned.get(full)
     if found is not None:
         return found
-    made = cls.__new__(cls)
-    for name, value in zip(cls.__slots__, key, strict=False):
+    made = object.__new__(cls)
+    for name, value in zip(cls.fields, key, strict=True):
         setattr(made, name, value)
     made.boolean, made.outcomes, made.uid = boolean, outcomes, next(_uids)
     _interned[full] = made
@@ -90,6 +92,7 @@ def _intern(cls: type[Any], key: tuple[Any, ...], boolean: bool, outcomes: tuple
 
 class Never(Expr):
     __slots__ = ()
+    fields = ()
 
     def derive(self, byte: int) -> Expr:
         return self
@@ -105,6 +108,7 @@ class Out(Expr):
     """The empty string, ending with an outcome."""
 
     __slots__ = ("outcome",)
+    fields = ("outcome",)
     outcome: int
 
     def derive(self, byte: int) -> Expr:
@@ -120,7 +124,8 @@ class Out(Expr):
 class Switch(Expr):
     """One byte chooses how to go on: ``cases`` are (lo, hi, rest), sorted and disjoint."""
 
-    __slots__ = ("cases", "_table")
+    __slots__ = ("_table", "cases")
+    fields = ("cases",)
     cases: tuple[tuple[int, int, Expr], ...]
     _table: tuple[dict[Expr, int], int]
 
@@ -152,6 +157,7 @@ class Literal(Expr):
     """Exactly these bytes, then an outcome."""
 
     __slots__ = ("data", "outcome")
+    fields = ("data", "outcome")
     data: bytes
     outcome: int
 
@@ -170,6 +176,7 @@ class Literal(Expr):
 
 class Seq(Expr):
     __slots__ = ("head", "tail")
+    fields = ("head", "tail")
     head: Expr
     tail: Expr
 
@@ -193,6 +200,7 @@ class Seq(Expr):
 
 class Alt(Expr):
     __slots__ = ("items",)
+    fields = ("items",)
     items: tuple[Expr, ...]
 
     def derive(self, byte: int) -> Expr:
@@ -214,7 +222,8 @@ class Alt(Expr):
 class Rep(Expr):
     """``body`` between ``lo`` and ``hi`` times (``hi`` None: without end)."""
 
-    __slots__ = ("body", "lo", "hi")
+    __slots__ = ("body", "hi", "lo")
+    fields = ("body", "lo", "hi")
     body: Expr
     lo: int
     hi: int | None
@@ -233,8 +242,8 @@ class Rep(Expr):
         # An intersection could (two large counters may contradict each other): keep those exact.
         if self.boolean:
             return self
-        hi = None if self.hi is None else min(self.hi, limit + 1)
-        return rep(self.body.clamped(limit), min(self.lo, limit), hi)
+        hi = None if self.hi is None else min(self.hi, limit + 2)
+        return rep(self.body.clamped(limit), min(self.lo, limit + 1), hi)
 
     def __repr__(self) -> str:
         return f"{self.body!r}{{{self.lo},{'' if self.hi is None else self.hi}}}"
@@ -242,6 +251,7 @@ class Rep(Expr):
 
 class And(Expr):
     __slots__ = ("items",)
+    fields = ("items",)
     items: tuple[Expr, ...]
 
     def derive(self, byte: int) -> Expr:
@@ -259,6 +269,7 @@ class And(Expr):
 
 class Not(Expr):
     __slots__ = ("body",)
+    fields = ("body",)
     body: Expr
 
     def derive(self, byte: int) -> Expr:
@@ -275,6 +286,7 @@ class Tagged(Expr):
     """``body``, whose outcome is a bit set saying which of ``tags`` match the same bytes."""
 
     __slots__ = ("body", "tags")
+    fields = ("body", "tags")
     body: Expr
     tags: tuple[Expr, ...]
 
@@ -296,7 +308,8 @@ class Words(Expr):
     character may be spelled, ``partial`` is the part of a spelling already read, and ``tail`` is
     what closes each word (a quote, or nothing)."""
 
-    __slots__ = ("node", "encoding", "partial", "tail", "_next")
+    __slots__ = ("_next", "encoding", "node", "partial", "tail")
+    fields = ("node", "encoding", "partial", "tail")
     node: WordNode
     encoding: Any
     partial: bytes

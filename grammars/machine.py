@@ -74,10 +74,11 @@ PROBE = _Probe()
 class Cell:
     """A stack: a frame on top of another cell (None below the bottom)."""
 
-    __slots__ = ("_above", "_memo", "_parent", "bottom", "depth", "frame")
+    __slots__ = ("_above", "_memo", "_parent", "bottom", "depth", "frame", "view")
 
     def __init__(self, frame: Frame, parent: Cell | None) -> None:
         self.frame = frame
+        self.view = frame.view
         self._parent = parent
         self.bottom: Cell = self if parent is None else parent.bottom
         self.depth: int = 0 if parent is None else parent.depth + 1
@@ -149,14 +150,120 @@ def live(threads: Sequence[Thread]) -> Sequence[Thread]:
     """Normal form: a thread whose residual can only end is replaced by what follows."""
     if all(t.residual.live or t.cell.is_bottom for t in threads):
         return threads
-    found: list[Thread] = []
+    found: dict[Thread, None] = {}
     for t in threads:
-        if t.residual.live or t.cell.is_bottom:
-            found.append(t)
-        else:
-            for outcome in t.residual.outcomes:
-                found.extend(t.cell.follow(outcome, t.residual.text))
-    return tuple(dict.fromkeys(found))
+        settle(t, found)
+    return tuple(found)
+
+
+def settle(thread: Thread, found: dict[Thread, None]) -> None:
+    """Put ``thread`` into ``found`` in normal form."""
+    if thread.residual.live or thread.cell.is_bottom:
+        found[thread] = None
+    else:
+        for after in ended(thread):
+            settle(after, found)
+
+
+def ended(thread: Thread) -> Iterator[Thread]:
+    """The threads that follow where the residual of ``thread`` ends here; none on the bottom cell."""
+    residual, cell, guards = thread
+    if cell.is_bottom or not residual.outcomes:
+        return
+    guard = residual.guard
+    if guard is not None and guard not in guards:
+        guards = (*guards, guard)
+    for outcome in residual.outcomes:
+        for after in cell.follow(outcome, residual.text):
+            yield Thread(after.residual, after.cell, guards + after.guards) if guards else after
+
+
+def start(machine: Machine, bottom: Cell | None = None) -> tuple[Thread, ...]:
+    """The threads at the start of a text."""
+    return tuple(live(machine.start(bottom or Cell(Bottom(), None))))
+
+
+def step(threads: Sequence[Thread], byte: int) -> tuple[Thread, ...]:
+    """The threads after one more byte; () when it is illegal."""
+    found: dict[Thread, None] = {}
+    queue = list(threads)
+    while queue:
+        thread = queue.pop()
+        if thread.residual.outcomes:
+            queue.extend(ended(thread))
+        residual = thread.residual.advance(byte)
+        if residual is None:
+            continue
+        guards = thread.guards
+        if guards:
+            kept = unmatched(guards, byte)
+            if kept is None:
+                continue
+            guards = kept
+        settle(Thread(residual, thread.cell, guards), found)
+    return tuple(found)
+
+
+def unmatched(guards: tuple[State, ...], byte: int) -> tuple[State, ...] | None:
+    """The guards after ``byte``, without those that died; None when one has matched."""
+    kept: dict[State, None] = {}
+    for guard in guards:
+        after = guard.advance(byte)
+        if after is not None:
+            if after.outcomes:
+                return None
+            kept[after] = None
+    return tuple(kept)
+
+
+def read(threads: Sequence[Thread], data: bytes) -> tuple[Thread, ...]:
+    """The threads after ``data``, less those that cannot go on; () when it is illegal."""
+    now = tuple(threads)
+    for byte in data:
+        now = step(now, byte)
+        if not now:
+            return ()
+    if any(t.guards for t in now):
+        now = tuple(t for t in now if not t.guards or is_viable(t))
+    return now
+
+
+def can_end(threads: Sequence[Thread]) -> bool:
+    """Whether the text may end here."""
+    queue = list(threads)
+    while queue:
+        thread = queue.pop()
+        if thread.residual.outcomes:
+            if thread.cell.is_bottom:
+                return True
+            queue.extend(ended(thread))
+    return False
+
+
+_LIKELY = (*b" \n\t;,.()[]{}+-*/=<>:\"'", *range(256))
+"""Bytes in the order in which ``is_viable`` tries them: a guard is nearly always a longer word or number."""
+
+
+def is_viable(thread: Thread, reach: int = 3, width: int = 64) -> bool:
+    """Whether a thread with guards can go on without one of them matching. Looks ``reach`` bytes ahead at up to
+    ``width`` threads; where that does not decide, the answer is True."""
+    level = [thread]
+    for _ in range(reach):
+        if can_end(level):
+            return True
+        after: dict[Thread, None] = {}
+        for each in level:
+            for byte in _LIKELY:
+                for found in step((each,), byte):
+                    if not found.guards:
+                        return True
+                    after[found] = None
+                if len(after) > width:
+                    break
+        if not after:
+            return False
+        level = list(after)[:width]
+    return True
 
 
 class Bottom:

@@ -240,6 +240,7 @@ class FreshKey(Residual):
     """
 
     __slots__ = ("decode", "inner", "live", "outcomes", "taken", "text")
+    text: bytes
 
     def __init__(self, inner: State, taken: frozenset[str], decode: Callable[[bytes], str],
                  text: bytes = b"") -> None:

@@ -1,0 +1,161 @@
+"""Grammar: a constraint on a whole text, from any front end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from structgen.errors import UnsupportedGrammar
+from structgen.grammars import machine as m
+from structgen.grammars.machine import Machine, Thread
+from structgen.grammars.residual import LOCK
+
+if TYPE_CHECKING:
+    from structgen.grammars.vocabulary import Vocabulary
+
+    from structgen.grammars.matcher import CompiledGrammar
+
+
+class Grammar:
+    """A constraint on a whole text. Make one with a ``from_...`` method; use it alone (``matches``) or on a vocabulary
+    (``compile``).
+
+    Attributes:
+        machine: the abstract machine behind it.
+        report: for JSON Schema, what is enforced and what is annotation only, with JSON pointers; else None.
+        source: what it was made from, for messages.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        report: Any = None,
+        source: str = "",
+        convert: Callable[[str], Any] | None = None,
+        schema: Any = None,
+    ) -> None:
+        self.machine = machine
+        self.report = report
+        self.source = source
+        self.schema = schema
+        self._convert = convert
+        self._compiled: WeakKeyDictionary[Vocabulary, CompiledGrammar] = WeakKeyDictionary()
+
+    # -- front ends
+
+    @classmethod
+    def from_json_schema(cls, schema: Any, **options: Any) -> Grammar:
+        """JSON documents that satisfy ``schema`` (dict, bool, or JSON text).
+
+        Options (see docs/reference.md): ``order``, ``whitespace``, ``escapes``, ``numbers``, ``format_assertion``,
+        ``on_unsupported``, ``draft``, ``registry``. Raises GrammarError with ``.pointer``.
+        """
+        import json
+
+        from structgen.grammars import json_schema
+
+        machine, report = json_schema.machine(schema, **options)
+        return cls(machine, report=report, source="JSON Schema", convert=json.loads, schema=schema)
+
+    @classmethod
+    def from_type(cls, type_: Any, **options: Any) -> Grammar:
+        """JSON documents that give a value of ``type_``: a pydantic model, dataclass, TypedDict, Enum, Literal, list,
+        dict, tuple, union or primitive. Options as for ``from_json_schema``."""
+        from structgen.grammars import json_schema, types
+
+        schema = types.schema_of(type_)
+        machine, report = json_schema.machine(schema, **options)
+        name = getattr(type_, "__name__", repr(type_))
+        return cls(machine, report=report, source=name, convert=lambda text: types.value_of(type_, text), schema=schema)
+
+    @classmethod
+    def from_regex(cls, pattern: str, flags: int = 0) -> Grammar:
+        """Texts that ``re.fullmatch(pattern, text, flags)`` matches."""
+        from structgen.grammars import regex
+
+        return cls(regex.machine(pattern, flags), source=f"regex {pattern!r}")
+
+    @classmethod
+    def from_choices(cls, choices: Sequence[str]) -> Grammar:
+        """Exactly one of the texts."""
+        from structgen.grammars import choices as choices_
+
+        return cls(choices_.machine(choices), source="choices")
+
+    @classmethod
+    def from_lark(
+        cls, text: str | os.PathLike[str], start: str = "start", parser: str = "lalr", **options: Any
+    ) -> Grammar:
+        """Texts that ``lark.Lark(text, start=start, parser=parser).parse`` accepts. ``text`` is grammar text, or a
+        path object of a file."""
+        from structgen.grammars import lark_grammar
+
+        if isinstance(text, os.PathLike):
+            path = os.fspath(text)
+            with open(path, encoding="utf-8") as file:
+                text, options = file.read(), {"source": path, **options}
+        return cls(lark_grammar.machine(text, start=start, parser=parser, **options), source="Lark grammar")
+
+    @classmethod
+    def from_gbnf(cls, text: str) -> Grammar:
+        """Not built yet."""
+        raise UnsupportedGrammar("GBNF grammars are not built yet; write the grammar in Lark's syntax (from_lark)")
+
+    @classmethod
+    def from_structural_tag(cls, tag: Any) -> Grammar:
+        """Not built yet."""
+        raise UnsupportedGrammar("structural tags are not built yet")
+
+    @classmethod
+    def turn(cls, **options: Any) -> Grammar:
+        """Not built yet."""
+        raise UnsupportedGrammar("whole-turn grammars (thinking, tool calls) are not built yet")
+
+    # -- use
+
+    def matches(self, text: str | bytes) -> bool:
+        """Whether ``text``, whole, satisfies the grammar. Needs no tokenizer."""
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+        threads = self._start()
+        for byte in data:
+            with LOCK:
+                threads = m.step(threads, byte)
+            if not threads:
+                return False
+        with LOCK:
+            return m.can_end(threads)
+
+    def prefix_length(self, text: str | bytes) -> int:
+        """How many bytes of ``text``, from the first on, a text of the grammar may begin with."""
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+        threads = self._start()
+        for n, byte in enumerate(data):
+            with LOCK:
+                threads = m.step(threads, byte)
+            if not threads:
+                return n
+        return len(data)
+
+    def _start(self) -> tuple[Thread, ...]:
+        with LOCK:
+            return m.start(self.machine)
+
+    def value(self, text: str) -> Any:
+        """The value that a finished text stands for: parsed JSON, an instance of the type, else the text itself.
+        Raises OutputValidationError where the type's own validators refuse it."""
+        return self._convert(text) if self._convert is not None else text
+
+    def compile(self, vocab: Vocabulary) -> CompiledGrammar:
+        """Bind to a vocabulary. Cheap: tables fill as they are needed. The same object for the same vocabulary."""
+        from structgen.grammars.matcher import CompiledGrammar
+
+        found = self._compiled.get(vocab)
+        if found is None:
+            found = self._compiled[vocab] = CompiledGrammar(self, vocab)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Grammar({self.source})"

@@ -1,0 +1,441 @@
+"""Matcher: one generation under a grammar, as a walk over interned configurations.
+
+A **configuration** is a set of threads. It keeps its mask row and a dictionary token -> next configuration, so a
+repeated step is two look-ups, and fork, rollback and draft trees keep an old reference. A new mask is put
+together from parts that other configurations, and other grammars, have computed before: ``split`` results
+(trie.py) and **summaries**: what of a suffix trie is accepted after a terminal has ended on a given stack. A
+summary is remembered under the frames that it really looked at, so nesting depth and the past do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from structgen.errors import GrammarError, GrammarTooComplex, UnsupportedGrammar
+from structgen.grammars import machine as m
+from structgen.grammars import walk
+from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
+from structgen.grammars.residual import LOCK, FreshKey, State
+from structgen.grammars.trie import Part, Trie, row_ids
+
+if TYPE_CHECKING:
+    from structgen.grammars.vocabulary import Vocabulary
+
+    from structgen.grammars.grammar import Grammar
+
+MAX_THREADS = 4096
+MAX_CONFIGS = 30_000
+MAX_SUMMARIES = 200_000
+MAX_ROW_BYTES = 256 << 20
+
+
+class Summary(NamedTuple):
+    """What of a trie is accepted after a terminal: sets of tokens, and tokens that only the exact step decides."""
+
+    parts: tuple[Part, ...]
+    unsure: frozenset[int]
+
+
+class Config:
+    """An interned set of threads."""
+
+    __slots__ = ("can_end", "next", "row", "threads")
+
+    def __init__(self, threads: tuple[Thread, ...]) -> None:
+        self.threads = threads
+        self.can_end = m.can_end(threads)
+        self.row: NDArray[np.uint32] | None = None
+        self.next: dict[int, Config | None] = {}
+
+
+class _Tables:
+    """What all grammars compiled for one vocabulary share: the token trie and the distinct rows."""
+
+    def __init__(self, vocab: Vocabulary) -> None:
+        self.words = (vocab.size + 31) // 32
+        self.trie = Trie.of_tokens(vocab.tokens, self.words)
+        self.eos_row = np.zeros(self.words, dtype=np.uint32)
+        walk.set_bits(self.eos_row, np.array(vocab.eos_token_ids, dtype=np.int32))
+        self.rows: dict[bytes, NDArray[np.uint32]] = {}
+
+    def interned(self, row: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """One array for equal rows (most masks of most grammars are equal to some other)."""
+        key = row.tobytes()
+        found = self.rows.get(key)
+        if found is None:
+            if len(self.rows) * row.nbytes > MAX_ROW_BYTES:
+                self.rows = {}
+            row.flags.writeable = False
+            found = self.rows[key] = row
+        return found
+
+
+_tables: WeakKeyDictionary[Vocabulary, _Tables] = WeakKeyDictionary()
+
+
+def tables(vocab: Vocabulary) -> _Tables:
+    """The shared tables of a vocabulary."""
+    with LOCK:
+        found = _tables.get(vocab)
+        if found is None:
+            found = _tables[vocab] = _Tables(vocab)
+        return found
+
+
+class CompiledGrammar:
+    """A grammar bound to a vocabulary. It may be shared between threads and requests.
+
+    Attributes:
+        grammar: the grammar.
+        vocab: the vocabulary.
+        words: uint32 words of a mask row, ceil(vocab.size / 32).
+    """
+
+    def __init__(self, grammar: Grammar, vocab: Vocabulary) -> None:
+        self.grammar = grammar
+        self.vocab = vocab
+        self._tables = tables(vocab)
+        self._tokens = vocab.tokens
+        self._eos = frozenset(vocab.eos_token_ids)
+        self.words = self._tables.words
+        self._configs: dict[frozenset[Thread], Config] = {}
+        self._summaries: dict[Any, Any] = {}
+        self._count = 0
+        self._machine: Machine = grammar.machine
+        with LOCK:
+            self.initial = self._intern(m.start(self._machine, Cell(Bottom(), None)))
+        self.finished = Config(())
+        self.finished.row = self._tables.eos_row
+        self.finished.can_end = True
+        self.finished.next = dict.fromkeys(self._eos, self.finished)
+
+    def matcher(self) -> Matcher:
+        """A fresh matcher, at the start of a text."""
+        return Matcher(self)
+
+    # -- configurations
+
+    def _intern(self, threads: tuple[Thread, ...]) -> Config:
+        key = frozenset(threads)
+        found = self._configs.get(key)
+        if found is None:
+            if len(threads) > MAX_THREADS:
+                raise GrammarTooComplex(
+                    f"the text can be read in more than {MAX_THREADS} ways at once; make the grammar less ambiguous"
+                )
+            if len(self._configs) >= MAX_CONFIGS:
+                self._restart()
+            found = self._configs[key] = Config(threads)
+        return found
+
+    def _restart(self) -> None:
+        """Drop what was remembered: values that grow (texts, counters) would fill the memory. Matchers at work keep
+        their own references."""
+        self._configs = {}
+        self._summaries = {}
+        self.initial = self._intern(m.start(self._machine, Cell(Bottom(), None)))
+
+    def successor(self, config: Config, token: int) -> Config | None:
+        """The configuration after ``token``; None when it is illegal."""
+        try:
+            return config.next[token]
+        except KeyError:
+            pass
+        if token in self._eos:
+            found = self.finished if config.can_end else None
+        else:
+            data = self._tokens[token] if 0 <= token < len(self._tokens) else None
+            if not data or config is self.finished:
+                return None
+            with LOCK:
+                threads = m.read(config.threads, data)
+                found = self._intern(threads) if threads else None
+        if found is not None:
+            config.next[token] = found
+        return found
+
+    # -- masks
+
+    def row(self, config: Config) -> NDArray[np.uint32]:
+        """The mask row of a configuration: uint32 [words], read-only."""
+        row = config.row
+        if row is None:
+            with LOCK:
+                row = config.row = self._tables.interned(self._mask(config))
+        return row
+
+    def _mask(self, config: Config) -> NDArray[np.uint32]:
+        row = np.zeros(self.words, dtype=np.uint32)
+        trie = self._tables.trie
+        unsure: set[int] = set()
+        parts: dict[Part, None] = {}
+        for thread in config.threads:
+            for guards, summary in self._thread_summaries(thread, trie):
+                if not guards:
+                    parts.update(dict.fromkeys(summary.parts))
+                    unsure |= summary.unsure
+                    continue
+                some = np.zeros(self.words, dtype=np.uint32)
+                for part in summary.parts:
+                    part.add_to(some)
+                alive: set[int] = set(summary.unsure)
+                for guard in guards:
+                    undone, pending = trie.undone(guard)
+                    alive |= pending
+                    bad = np.zeros(self.words, dtype=np.uint32)
+                    undone.add_to(bad)
+                    some &= ~bad
+                row |= some
+                unsure |= alive
+        for part in parts:
+            part.add_to(row)
+        for token in unsure:
+            if not (int(row[token >> 5]) >> (token & 31)) & 1 and m.read(config.threads, self._tokens[token] or b""):
+                row[token >> 5] |= np.uint32(1 << (token & 31))
+        if config.can_end:
+            row |= self._tables.eos_row
+        return row
+
+    def _thread_summaries(self, thread: Thread, trie: Trie) -> Sequence[tuple[tuple[State, ...], Summary]]:
+        """What one thread accepts of the whole vocabulary, by the guards that still limit it."""
+        residual, cell, guards = thread
+        split = residual.split(trie)
+        parts = [split.stay] if split.stay is not None else []
+        unsure: set[int] = set()
+        for end in split.ends:
+            inner = self._summary(end.rest, cell, end.outcome)
+            parts += inner.parts
+            unsure.update(inner.unsure, end.unsure)
+        found = [(guards, Summary(tuple(parts), frozenset(unsure)))]
+        if residual.outcomes and not cell.is_bottom:
+            guard = residual.guard
+            limits = guards if guard is None or guard in guards else (*guards, guard)
+            found += [(limits, self._summary(trie, cell, outcome)) for outcome in residual.outcomes]
+        return found
+
+    def _summary(self, trie: Trie, cell: Cell, outcome: int) -> Summary:
+        """What of ``trie`` is accepted after the terminal above ``cell`` ended with ``outcome``."""
+        if cell.is_bottom:
+            return Summary((trie.here,) if trie.here else (), frozenset())
+        key: Any = (trie.id, outcome, cell.view)
+        table = self._summaries
+        at = cell
+        while True:
+            found = table.get(key)
+            if found is None:
+                break
+            if type(found) is Summary:
+                return found
+            table, at = found, at.parent
+            key = at.view
+        before, PROBE.depth = PROBE.depth, 1 << 60
+        try:
+            summary = self._summarise(trie, cell, outcome)
+            self._remember(trie, cell, outcome, summary, PROBE.depth)
+        finally:
+            PROBE.depth = min(before, PROBE.depth)
+        return summary
+
+    def _remember(self, trie: Trie, cell: Cell, outcome: int, summary: Summary, depth: int) -> None:
+        """Store a summary under the views of the cells that it read."""
+        self._count += 1
+        if self._count > MAX_SUMMARIES:
+            self._summaries, self._count = {}, 0
+        table: dict[Any, Any] = self._summaries
+        key: Any = (trie.id, outcome, cell.view)
+        at = cell
+        while at.depth > depth:
+            table = table.setdefault(key, {})
+            at = at.parent
+            key = at.view
+        table[key] = summary
+
+    def _summarise(self, trie: Trie, cell: Cell, outcome: int) -> Summary:
+        parts: dict[Part, None] = {}
+        unsure: set[int] = set()
+        for residual, above, _ in cell.follow(outcome):
+            if trie.here is not None:
+                parts[trie.here] = None
+            if not trie.deeper:
+                continue
+            fresh = isinstance(residual, FreshKey)
+            split = residual.inner.split(trie) if isinstance(residual, FreshKey) else residual.split(trie)
+            if split.stay is not None:
+                parts[split.stay] = None
+            inners: list[Summary] = []
+            for end in split.ends:
+                if fresh:
+                    # Whether a key that begins and ends inside one token is new depends on the keys seen, which
+                    # the view leaves out: leave those few tokens to the exact step.
+                    rest = end.rest
+                    last = rest.end[rest.root]
+                    unsure.update(rest.tokens[rest.start[rest.root] : rest.start[last]].tolist())
+                else:
+                    unsure.update(end.unsure)
+                    inners.append(self._summary(end.rest, above, end.outcome))
+            if not above.is_bottom:
+                inners += [self._summary(trie, above, again) for again in residual.outcomes]
+            for inner in inners:
+                parts.update(dict.fromkeys(inner.parts))
+                unsure |= inner.unsure
+        return Summary(tuple(parts), frozenset(unsure))
+
+
+class Matcher:
+    """One generation under a grammar. Not thread-safe itself; many matchers may share a CompiledGrammar."""
+
+    __slots__ = ("_compiled", "_config", "_history")
+
+    def __init__(self, compiled: CompiledGrammar) -> None:
+        self._compiled = compiled
+        self._config = compiled.initial
+        self._history: tuple[Config, Any] | None = None
+
+    @property
+    def compiled(self) -> CompiledGrammar:
+        """The grammar and vocabulary."""
+        return self._compiled
+
+    @property
+    def is_finished(self) -> bool:
+        """An end token has been accepted."""
+        return self._config is self._compiled.finished
+
+    def can_end(self) -> bool:
+        """Whether the text so far is complete."""
+        return self._config.can_end
+
+    def fill_bitmask(self, row: Any) -> None:
+        """Write the mask of the next token into ``row``: uint32 or int32, numpy or torch (CPU), of
+        ceil(vocab.size / 32) words; bit ``i & 31`` of word ``i >> 5`` says that id i is legal. End tokens are set
+        exactly when the text may end."""
+        config = self._config
+        mask = config.row
+        if mask is None:
+            mask = self._compiled.row(config)
+        if type(row) is np.ndarray and row.dtype == np.uint32 and row.shape == mask.shape:
+            row[:] = mask
+        else:
+            _words(row, self._compiled.words)[:] = mask
+
+    def allows(self, token_id: int) -> bool:
+        """Whether ``accept(token_id)`` would succeed."""
+        return self._compiled.successor(self._config, token_id) is not None
+
+    def allowed_tokens(self) -> NDArray[np.int32]:
+        """The legal ids, ascending, int32."""
+        return row_ids(self._compiled.row(self._config))
+
+    def accept(self, token_id: int) -> bool:
+        """Take a token; False, and nothing changed, when it is illegal."""
+        config = self._config
+        after = config.next.get(token_id)
+        if after is None:
+            after = self._compiled.successor(config, token_id)
+            if after is None:
+                return False
+        self._history = (config, self._history)
+        self._config = after
+        return True
+
+    def accept_text(self, text: str | bytes) -> bool:
+        """Take bytes that need not be tokens, as one step for ``rollback``; False, and nothing changed, when they are
+        illegal."""
+        data = text.encode() if isinstance(text, str) else bytes(text)
+        if not data:
+            return True
+        if self.is_finished:
+            return False
+        with LOCK:
+            threads = m.read(self._config.threads, data)
+            if not threads:
+                return False
+            self._history = (self._config, self._history)
+            self._config = self._compiled._intern(threads)
+        return True
+
+    def verify(self, token_ids: Sequence[int]) -> int:
+        """How many of the drafts, from the first on, are legal. The state does not change."""
+        config = self._config
+        for n, token in enumerate(token_ids):
+            after = self._compiled.successor(config, token)
+            if after is None:
+                return n
+            config = after
+        return len(token_ids)
+
+    def rollback(self, n: int) -> None:
+        """Undo the last ``n`` accepted tokens (``accept_text`` counts as one). Raises ValueError for more than were
+        accepted."""
+        config, history = self._config, self._history
+        for _ in range(n):
+            if history is None:
+                raise ValueError(f"cannot undo {n} tokens: fewer were accepted")
+            config, history = history
+        self._config, self._history = config, history
+
+    def fork(self) -> Matcher:
+        """An independent matcher in the same state, in O(1)."""
+        made = Matcher.__new__(Matcher)
+        made._compiled, made._config, made._history = self._compiled, self._config, self._history
+        return made
+
+    def forced_bytes(self, limit: int = 1024) -> bytes:
+        """The bytes that must come next, whatever is generated: up to the first choice, possible end, or ``limit``."""
+        if self.is_finished:
+            return b""
+        with LOCK:
+            return _forced(self._config.threads, limit)
+
+    def forced_tokens(self) -> list[int]:
+        """The tokens that must come next. Not built yet."""
+        raise UnsupportedGrammar("forced_tokens() is not built yet; use forced_bytes()")
+
+
+def _forced(threads: Sequence[Thread], limit: int) -> bytes:
+    found = bytearray()
+    while len(found) < limit and threads and not m.can_end(threads):
+        choices = 0
+        queue = list(threads)
+        while queue:
+            thread = queue.pop()
+            queue.extend(m.ended(thread))
+            residual = thread.residual
+            inner = residual.inner if isinstance(residual, FreshKey) else residual
+            assert isinstance(inner, State)
+            for byte, mask in inner.expr.classes():
+                if inner.advance(byte) is not None:
+                    choices |= mask
+            if choices & (choices - 1):
+                return bytes(found)
+        byte = choices.bit_length() - 1
+        threads = m.read(threads, bytes([byte]))
+        if threads:
+            found.append(byte)
+    return bytes(found)
+
+
+def _words(row: Any, words: int) -> NDArray[np.uint32]:
+    """A writable uint32 view of a caller's mask row. Raises GrammarError for a wrong shape or type."""
+    array = row if isinstance(row, np.ndarray) else None
+    if array is None and hasattr(row, "numpy"):
+        array = row.numpy()
+    if array is None or array.dtype not in (np.dtype(np.uint32), np.dtype(np.int32)) or array.shape != (words,):
+        given = f"{getattr(row, 'dtype', type(row).__name__)} {tuple(getattr(row, 'shape', ()))}"
+        raise GrammarError(
+            f"a mask row must be a uint32 or int32 array (numpy, or torch on the CPU) of shape ({words},); got {given}"
+        )
+    return array.view(np.uint32)
+
+
+def fill_bitmasks(matchers: Sequence[Matcher], rows: Any) -> None:
+    """``fill_bitmask`` for a batch: ``rows`` is [len(matchers), ceil(vocab.size / 32)], uint32 or int32."""
+    if len(matchers) > len(rows):
+        raise GrammarError(f"{len(matchers)} matchers need as many rows; got {len(rows)}")
+    for matcher, row in zip(matchers, rows, strict=False):
+        matcher.fill_bitmask(row)

@@ -1,0 +1,361 @@
+"""Token tries, and ``split``: the one operation on them that masks are made of.
+
+``split(T, r)`` says which tokens of the suffix trie T stay inside the residual r and, for those that end it, the
+smaller suffix trie of what is left of them. It depends on (T, r) alone, so every grammar of the process shares
+it. The trie of all tokens is T0; what is left of tokens after a JSON string's closing quote is a trie of some
+hundred nodes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from structgen.grammars import walk
+from structgen.grammars.residual import LOCK, FreshKey, State
+
+_ids = count()
+MAX_TOKEN_BYTES = 4096
+
+
+class Part:
+    """A set of token ids, kept as a list (int32) or, when that is smaller, as a mask row (uint32)."""
+
+    __slots__ = ("count", "row", "tokens")
+
+    def __init__(self, tokens: NDArray[np.int32], words: int) -> None:
+        self.count = len(tokens)
+        self.tokens: NDArray[np.int32] | None = tokens
+        self.row: NDArray[np.uint32] | None = None
+        if len(tokens) > words:
+            self.row = np.zeros(words, dtype=np.uint32)
+            walk.set_bits(self.row, tokens)
+            self.tokens = None
+
+    def add_to(self, row: NDArray[np.uint32]) -> None:
+        """Set the bits of these tokens in ``row``."""
+        if self.row is not None:
+            np.bitwise_or(row, self.row, out=row)
+        else:
+            assert self.tokens is not None
+            walk.set_bits(row, self.tokens)
+
+    def ids(self) -> NDArray[np.int32]:
+        """The token ids, int32."""
+        if self.tokens is not None:
+            return self.tokens
+        assert self.row is not None
+        return row_ids(self.row)
+
+
+def row_ids(row: NDArray[np.uint32]) -> NDArray[np.int32]:
+    """The ids whose bits are set in a mask row, ascending, int32."""
+    return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).astype(np.int32)
+
+
+class End(NamedTuple):
+    """Tokens that end a terminal.
+
+    Attributes:
+        outcome: how it ended.
+        rest: what is left of those tokens.
+        unsure: tokens among them whose legality a longer match may still undo; () if none.
+    """
+
+    outcome: int
+    rest: Trie
+    unsure: tuple[int, ...]
+
+
+class Split(NamedTuple):
+    """What a residual makes of a trie: ``stay`` are tokens that end inside it (with more to come)."""
+
+    stay: Part | None
+    ends: tuple[End, ...]
+    nodes: tuple[tuple[int, int], ...]
+    """(node, outcome) at which the terminal ends; kept for ``split_fresh_key``."""
+
+
+class _Shared:
+    """What all tries of one vocabulary share: scratch buffers and the table of distinct tries."""
+
+    def __init__(self, data: Sequence[bytes | None], nodes: int, words: int, max_len: int) -> None:
+        self.tokens = data
+        self.words = words
+        self.stay = np.zeros(len(data) + 1, dtype=np.int32)
+        self.end_nodes = np.zeros(nodes + 1, dtype=np.int32)
+        self.end_states = np.zeros(nodes + 1, dtype=np.int32)
+        self.stack = np.zeros(max_len + 2, dtype=np.int32)
+        self.keep = np.zeros(nodes + 1, dtype=np.uint8)
+        self.at = np.zeros(4, dtype=np.int64)
+        self.by_content: dict[tuple[bytes, bytes, bytes, bytes], Trie] = {}
+
+
+class Trie:
+    """A set of (suffix, token id) pairs: the subtree of node ``root`` in flat arrays (layout: ``walk``).
+
+    Attributes:
+        here: tokens whose suffix is empty.
+        deeper: some suffix is not empty.
+        max_len: length in bytes of the longest suffix.
+    """
+
+    __slots__ = (
+        "_undone", "_unguarded", "_views", "by_path", "byte", "deeper", "depth", "end", "here", "id", "max_len", "root",
+        "shared", "start", "tokens",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        shared: _Shared,
+        byte: NDArray[np.uint8],
+        depth: NDArray[np.int32],
+        end: NDArray[np.int32],
+        start: NDArray[np.int32],
+        tokens: NDArray[np.int32],
+        root: int,
+        views: dict[int, Trie] | None = None,
+    ) -> None:
+        self.id = next(_ids)
+        self.shared = shared
+        self.byte, self.depth, self.end, self.start, self.tokens = byte, depth, end, start, tokens
+        self.root = root
+        self._views: dict[int, Trie] = {} if views is None else views
+        self._views[root] = self
+        self._unguarded: dict[int, tuple[Trie, tuple[int, ...]]] = {}
+        self._undone: dict[int, tuple[Part, frozenset[int]]] = {}
+        self.by_path: dict[int, dict[bytes, list[int]]] = {}
+        last = int(end[root])
+        self.deeper = last > root + 1
+        self.max_len = int(depth[root:last].max()) - int(depth[root])
+        here = tokens[start[root] : start[root + 1]]
+        self.here: Part | None = Part(here, shared.words) if len(here) else None
+
+    @classmethod
+    def of_tokens(cls, tokens: Sequence[bytes | None], words: int) -> Trie:
+        """The trie of a vocabulary: ``tokens[i]`` are the bytes of id i (None or empty: left out)."""
+        order = sorted((data, id) for id, data in enumerate(tokens) if data)
+        if any(len(data) > MAX_TOKEN_BYTES for data, _ in order):
+            raise ValueError(f"a token of the vocabulary is longer than {MAX_TOKEN_BYTES} bytes")
+        distinct: list[bytes] = []
+        firsts: list[int] = []
+        for i, (data, _) in enumerate(order):
+            if not distinct or distinct[-1] != data:
+                distinct.append(data)
+                firsts.append(i)
+        joined = np.frombuffer(b"".join(distinct), dtype=np.uint8).copy()
+        offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
+        np.cumsum([len(d) for d in distinct], out=offsets[1:])
+        room = len(joined) + 1
+        byte = np.zeros(room, dtype=np.uint8)
+        depth = np.zeros(room, dtype=np.int32)
+        end = np.zeros(room, dtype=np.int32)
+        at = walk.build(joined, offsets, byte, depth, end)
+        nodes, at = int(at[-1]), at[:-1]
+        ids = np.array([id for _, id in order], dtype=np.int32)
+        sizes = np.zeros(nodes + 1, dtype=np.int32)
+        sizes[at + 1] = np.diff(np.array([*firsts, len(order)], dtype=np.int32))
+        start = np.cumsum(sizes, dtype=np.int32)
+        longest = max((len(d) for d in distinct), default=0)
+        shared = _Shared(tokens, nodes, words, longest)
+        return cls(shared, byte[:nodes].copy(), depth[:nodes].copy(), end[:nodes].copy(), start, ids, 0)
+
+    def view(self, node: int) -> Trie:
+        """The subtree of ``node``, sharing the arrays."""
+        found = self._views.get(node)
+        if found is None:
+            found = Trie(
+                self.shared, self.byte, self.depth, self.end, self.start, self.tokens, node, self._views
+            )
+        return found
+
+    def union(self, nodes: Sequence[int]) -> Trie:
+        """The suffixes below any of ``nodes``."""
+        if len(nodes) == 1:
+            return self.view(nodes[0])
+        roots = np.array(nodes, dtype=np.int32)
+        room = int((self.end[roots] - roots).sum()) + 1
+        room_tokens = int((self.start[self.end[roots]] - self.start[roots]).sum()) + 1
+        out = _buffers(room, room_tokens)
+        n, t = walk.merge(self.byte, self.end, self.start, self.tokens, roots, *out)
+        return self._interned(n, t, *out)
+
+    def without(self, guard: State) -> tuple[Trie, tuple[int, ...]]:
+        """(the suffixes during which ``guard`` dies without a match, tokens at whose end it is still alive)."""
+        guard = guard.clamped(self.max_len)
+        found = self._unguarded.get(guard.id)
+        if found is None:
+            keep, unsure = self._guarded(guard)
+            out = _buffers(len(keep), int(self.start[self.end[self.root]] - self.start[self.root]) + 1)
+            n, t = walk.compress(
+                self.byte, self.depth, self.end, self.start, self.tokens, self.root, keep, *out
+            )
+            found = self._unguarded[guard.id] = (self._interned(n, t, *out), unsure)
+        return found
+
+    def undone(self, guard: State) -> tuple[Part, frozenset[int]]:
+        """(tokens in which ``guard`` matches or at whose end it is alive, the latter alone)."""
+        guard = guard.clamped(self.max_len)
+        found = self._undone.get(guard.id)
+        if found is None:
+            keep, unsure = self._guarded(guard)
+            last = int(self.end[self.root])
+            sizes = np.diff(self.start[self.root : last + 1])
+            tokens = self.tokens[self.start[self.root] : self.start[last]]
+            found = self._undone[guard.id] = (self.part(tokens[np.repeat(keep != 1, sizes)]), frozenset(unsure))
+        return found
+
+    def _guarded(self, guard: State) -> tuple[NDArray[np.uint8], tuple[int, ...]]:
+        """Per node of the subtree what ``walk.forbid`` says of it, and the tokens at whose end it is alive."""
+        with LOCK:
+            shared = self.shared
+            at = shared.at
+            at[:] = (self.root, self.root + 1, 0, 0)
+            shared.stack[0] = guard.id
+            shared.keep[0] = 2
+            last = int(self.end[self.root])
+            while True:
+                store = guard.store
+                j, n, _ = walk.forbid(
+                    store.delta, store.flags, self.byte, self.depth, self.end, self.start, self.tokens, shared.stack,
+                    at, shared.keep, shared.stay,
+                )  # fmt: skip
+                if j >= last:
+                    break
+                self._fill(guard, int(j))
+                at[1], at[2] = j, n
+            here = () if self.here is None else tuple(self.here.ids().tolist())
+            return shared.keep[: last - self.root].copy(), here + tuple(shared.stay[:n].tolist())
+
+    def _fill(self, state: State, node: int) -> None:
+        missing = state.store.states[int(self.shared.stack[self.depth[node] - self.depth[self.root] - 1])]
+        assert missing is not None
+        state.store.fill(missing, int(self.byte[node]))
+
+    def _interned(
+        self, n: int, t: int, byte: NDArray[np.uint8], depth: NDArray[np.int32], end: NDArray[np.int32],
+        start: NDArray[np.int32], tokens: NDArray[np.int32],
+    ) -> Trie:  # fmt: skip
+        byte, depth, end = byte[:n].copy(), depth[:n].copy(), end[:n].copy()
+        start, tokens = start[: n + 1].copy(), tokens[:t].copy()
+        key = (byte.tobytes(), end.tobytes(), start.tobytes(), tokens.tobytes())
+        found = self.shared.by_content.get(key)
+        if found is None:
+            found = self.shared.by_content[key] = Trie(self.shared, byte, depth, end, start, tokens, 0)
+        return found
+
+    def path(self, node: int) -> bytes:
+        """The bytes from the root to ``node``: read off the first token below it."""
+        first = int(self.start[node])
+        at = int(np.searchsorted(self.start, first, side="right")) - 1
+        data = self.shared.tokens[int(self.tokens[first])]
+        base = int(self.depth[self.root])
+        suffix = data[len(data) - (int(self.depth[at]) - base) :]  # type: ignore[index, arg-type]
+        return bytes(suffix[: int(self.depth[node]) - base])
+
+    def part(self, ids: Iterable[int] | NDArray[np.int32]) -> Part:
+        """A set of tokens of this vocabulary."""
+        return Part(np.array(ids, dtype=np.int32), self.shared.words)
+
+
+def _buffers(
+    nodes: int, tokens: int
+) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    return (
+        np.empty(nodes, dtype=np.uint8),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes + 1, dtype=np.int32),
+        np.empty(tokens, dtype=np.int32),
+    )
+
+
+def split_state(state: State, trie: Trie) -> Split:
+    """``split`` for a DFA state. Counters larger than the longest suffix are clamped first, so that
+    ``maxLength: 100000`` and ``maxLength: 90000`` share their answer."""
+    state = state.clamped(trie.max_len)
+    known = state.splits.get(trie.id)
+    if known is not None:
+        return known
+    with LOCK:
+        shared = trie.shared
+        at = shared.at
+        at[:] = (trie.root, trie.root + 1, 0, 0)
+        shared.stack[0] = state.id
+        last = int(trie.end[trie.root])
+        store = state.store
+        while True:
+            j, n, m = walk.walk(
+                store.delta, store.flags, trie.byte, trie.depth, trie.end, trie.start, trie.tokens, shared.stack, at,
+                shared.stay, shared.end_nodes, shared.end_states,
+            )  # fmt: skip
+            if j >= last:
+                break
+            trie._fill(state, int(j))
+            at[1], at[2], at[3] = j, n, m
+        stay = Part(shared.stay[:n].copy(), shared.words) if n else None
+        ends = list(zip(shared.end_nodes[:m].tolist(), shared.end_states[:m].tolist(), strict=True))
+        nodes: list[tuple[int, int]] = []
+        groups: dict[tuple[int, State | None], list[int]] = {}
+        for node, id in ends:
+            ended = store.states[id]
+            assert ended is not None
+            for outcome in ended.outcomes:
+                nodes.append((node, outcome))
+                groups.setdefault((outcome, ended.guard), []).append(node)
+        made = Split(stay, tuple(_end(trie, o, guard, group) for (o, guard), group in groups.items()), tuple(nodes))
+        state.splits[trie.id] = made
+        return made
+
+
+def _end(trie: Trie, outcome: int, guard: State | None, nodes: Sequence[int]) -> End:
+    rest = trie.union(nodes)
+    if guard is None:
+        return End(outcome, rest, ())
+    rest, unsure = rest.without(guard)
+    return End(outcome, rest, unsure)
+
+
+def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
+    """``split`` for a key that must be new: the answer of its own expression, less the tokens that would complete a
+    key already taken."""
+    split = residual.inner.split(trie)
+    if not residual.taken:
+        return split
+    banned = _banned(residual, trie, split)
+    if not banned:
+        return split
+    groups: dict[int, list[int]] = {}
+    for node, outcome in split.nodes:
+        if node not in banned:
+            groups.setdefault(outcome, []).append(node)
+    ends = tuple(End(outcome, trie.union(nodes), ()) for outcome, nodes in groups.items())
+    return Split(split.stay, ends, tuple(n for n in split.nodes if n[0] not in banned))
+
+
+def _banned(residual: FreshKey, trie: Trie, split: Split) -> set[int]:
+    """Nodes at which a taken key is complete. Where neither the text nor the token holds an escape, a key has one
+    spelling, so it is looked up; what holds one is decoded."""
+    by_path = trie.by_path.get(residual.inner.id)
+    if by_path is None:
+        by_path = trie.by_path[residual.inner.id] = {}
+        for node, _ in split.nodes:
+            by_path.setdefault(trie.path(node), []).append(node)
+    text, taken = residual.text, residual.taken
+    opened = text.find(b'"')
+    if opened < 0 or b"\\" in text:
+        suspects = list(by_path)
+    else:
+        suspects = [path for path in by_path if b"\\" in path]
+        for key in taken:
+            spelled = json.dumps(key, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            if spelled.startswith(text[opened:]):
+                suspects.append(spelled[len(text) - opened :])
+    return {
+        node for path in suspects if path in by_path and residual.decode(text + path) in taken for node in by_path[path]
+    }
