@@ -1,10 +1,10 @@
 r"""Regular expressions: text -> syntax tree over code points -> expression over bytes.
 
 The text is read by the standard library's own parser, so the Python dialect is ``re``'s by construction; the
-``"ecma"`` dialect (JSON Schema ``pattern``) is first rewritten into it. The tree keeps what the Lark lexers
-need and a plain regex ignores: the order of alternatives and laziness.
+``"ecma"`` dialect (JSON Schema ``pattern``) is first rewritten into it (ecma.py). Anchors are decided where
+they stand (anchors.py), lookaround is kept exact (lookaround.py). Backreferences and conditionals are refused.
 
-``lower`` gives the language of whole texts: ``re.fullmatch``, or ``re.search`` with ``search=True``.
+``lower`` gives the language of whole texts: that of ``re.fullmatch``, or ``re.search`` with ``search=True``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,35 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
-from structgen.grammars import unicode
+from structgen.grammars import lookaround, unicode
+from structgen.grammars.anchors import resolve
 from structgen.grammars.charset import ANY, NEWLINE, CharSet
+from structgen.grammars.ecma import to_python
 from structgen.grammars.encoding import UTF8, Encoding
 from structgen.grammars.expr import EPSILON, NEVER, Expr, alt, rep, seq
 from structgen.grammars.machine import Terminal
+from structgen.grammars.pattern import (
+    ANY_TEXT,
+    EMPTY,
+    NOTHING,
+    Alternate,
+    Anchor,
+    Chars,
+    Concat,
+    Empty,
+    Look,
+    Node,
+    Repeat,
+    alternate,
+    concat,
+    depth,
+    literal_text,
+)
 from structgen.grammars.residual import state
 
 if sys.version_info >= (3, 11):
@@ -31,98 +50,13 @@ else:
     import sre_constants as sre
     import sre_parse
 
-MAX_DEPTH = 150
+__all__ = [
+    "Alternate", "Anchor", "Chars", "Concat", "Empty", "Look", "Node", "Repeat", "lower", "machine", "parse",
+]  # fmt: skip
+
+MAX_DEPTH = 100
 
 Dialect = Literal["python", "ecma"]
-
-
-class Node:
-    """Base of the syntax tree. Trees are immutable and compare by content."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Empty(Node):
-    """The empty text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chars(Node):
-    """One character out of a set (an empty set matches nothing)."""
-
-    chars: CharSet
-
-
-@dataclass(frozen=True, slots=True)
-class Concat(Node):
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alternate(Node):
-    """The first that leads to a match wins in ``re``; the order does not matter to a whole-text language."""
-
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat(Node):
-    """``body`` ``lo`` to ``hi`` times (None: without end); ``lazy`` prefers fewer."""
-
-    body: Node
-    lo: int
-    hi: int | None
-    lazy: bool = False
-
-
-AnchorKind = Literal["start", "end", "end_nl", "line_start", "line_end"]
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor(Node):
-    r"""A place in the text: ``start`` (``\A``), ``end`` (``\Z``), ``end_nl`` (Python's ``$``: the end, or
-    before a final newline), ``line_start`` and ``line_end`` (``^`` and ``$`` with MULTILINE)."""
-
-    kind: AnchorKind
-
-
-@dataclass(frozen=True, slots=True)
-class Look(Node):
-    r"""Lookahead or lookbehind. ``\b`` and ``\B`` are written with these."""
-
-    body: Node
-    behind: bool
-    negated: bool
-
-
-EMPTY = Empty()
-NOTHING = Chars(CharSet(()))
-ANY_TEXT = Repeat(Chars(ANY), 0, None)
-
-
-def concat(items: Iterable[Node]) -> Node:
-    flat: list[Node] = []
-    for item in items:
-        if isinstance(item, Concat):
-            flat += item.items
-        elif item == NOTHING:
-            return NOTHING
-        elif not isinstance(item, Empty):
-            flat.append(item)
-    return EMPTY if not flat else flat[0] if len(flat) == 1 else Concat(tuple(flat))
-
-
-def alternate(items: Iterable[Node]) -> Node:
-    flat: dict[Node, None] = {}
-    for item in items:
-        for part in item.items if isinstance(item, Alternate) else (item,):
-            if part != NOTHING:
-                flat[part] = None
-    return NOTHING if not flat else next(iter(flat)) if len(flat) == 1 else Alternate(tuple(flat))
-
-
-# ---------------------------------------------------------------------------------------------- parse
 
 
 def parse(pattern: str, flags: int = 0, *, dialect: Dialect = "python") -> Node:
@@ -144,8 +78,6 @@ def parse(pattern: str, flags: int = 0, *, dialect: Dialect = "python") -> Node:
         raise UnsupportedGrammar("the LOCALE flag has no meaning for text; leave it out", line=1, column=1)
     text, origin = pattern, list(range(len(pattern) + 1))
     if dialect == "ecma":
-        from structgen.grammars.ecma import to_python
-
         text, origin = to_python(pattern)
     try:
         with warnings.catch_warnings():
@@ -159,7 +91,7 @@ def parse(pattern: str, flags: int = 0, *, dialect: Dialect = "python") -> Node:
         raise GrammarTooComplex(f"regex {_short(pattern)}: {error}", line=1, column=1) from None
     except RecursionError:
         raise _too_deep(pattern) from None
-    if _depth(node) > MAX_DEPTH:
+    if depth(node) > MAX_DEPTH:
         raise _too_deep(pattern)
     return node
 
@@ -169,18 +101,6 @@ def _too_deep(pattern: str) -> GrammarTooComplex:
         f"regex {_short(pattern)} is nested too deeply (limit: {MAX_DEPTH} levels); flatten its groups",
         line=1, column=1,
     )
-
-
-def _depth(node: Node) -> int:
-    deepest, queue = 0, [(node, 1)]
-    while queue:
-        at, depth = queue.pop()
-        deepest = max(deepest, depth)
-        if isinstance(at, (Concat, Alternate)):
-            queue += [(item, depth + 1) for item in at.items]
-        elif isinstance(at, (Repeat, Look)):
-            queue.append((at.body, depth + 1))
-    return deepest
 
 
 def _short(pattern: str) -> str:
@@ -332,119 +252,122 @@ def _boundary(word: Node, negated: bool) -> Node:
 # ---------------------------------------------------------------------------------------------- lower
 
 
+@lru_cache(maxsize=256)
 def lower(node: Node, encoding: Encoding = UTF8, *, search: bool = False) -> Expr:
     """The language of the whole texts that ``node`` matches (``search``: that hold a match), spelled in
-    ``encoding``. ``NEVER`` when nothing matches.
+    ``encoding``. ``NEVER`` when no automaton is needed to see that nothing matches.
 
     Raises:
-        UnsupportedGrammar: lookaround.
+        UnsupportedGrammar: a lookahead inside a lookbehind.
         GrammarTooComplex: nested too deeply.
     """
     if search:
         node = concat([ANY_TEXT, node, ANY_TEXT])
     try:
-        return _Lowering(encoding).run(node, True, True)
+        return lookaround.chain(_Lowering(encoding).term(resolve(node)))
     except RecursionError:
         raise GrammarTooComplex("a regex is nested too deeply; flatten its groups") from None
 
 
+WORDS_FROM = 8
+"""So many literal alternatives become one trie; below, plain alternatives are as fast and shared."""
+
+
 class _Lowering:
+    """Turns a tree without anchors into an expression, or a term where it holds lookaround."""
+
     def __init__(self, encoding: Encoding) -> None:
         self.encoding = encoding
+        self.memo: dict[int, tuple[Node, lookaround.Term]] = {}
 
-    def run(self, node: Node, start: bool, end: bool) -> Expr:
-        """The texts that ``node`` matches when it begins at the start of the text, and ends at its end
-        (or not, as the flags say). Anchors only get easier to satisfy with a flag set."""
+    def term(self, node: Node) -> lookaround.Term:
+        """Parts are shared in the tree; each is lowered once."""
+        found = self.memo.get(id(node))
+        if found is None:
+            found = self.memo[id(node)] = (node, self._term(node))
+        return found[1]
+
+    def _term(self, node: Node) -> lookaround.Term:
         if isinstance(node, Empty):
             return EPSILON
         if isinstance(node, Chars):
             return self.encoding.chars(node.chars) if node.chars else NEVER
-        if isinstance(node, Anchor):
-            holds = {"start": start, "end": end, "end_nl": end}.get(node.kind)
-            if holds is None:
-                raise UnsupportedGrammar("MULTILINE anchors are not built yet")
-            return EPSILON if holds else NEVER
-        if isinstance(node, Look):
-            raise UnsupportedGrammar("lookaround in a regex is not built yet")
+        if isinstance(node, Concat):
+            return self._concat(node)
         if isinstance(node, Alternate):
-            return alt(*[self.run(item, start, end) for item in node.items])
+            return self._alternate(node)
         if isinstance(node, Repeat):
-            return self._repeat(node, start, end)
-        assert isinstance(node, Concat)
-        return self._concat(node.items, start, end)
+            body = self.term(node.body)
+            if isinstance(body, Expr):
+                return rep(body, node.lo, node.hi)
+            return lookaround.Turns(body, node.lo, node.hi)
+        assert isinstance(node, Look)
+        body = self.term(node.body)
+        if not node.behind:
+            return lookaround.Ahead(body, node.negated)
+        if _looks_ahead(body):
+            raise UnsupportedGrammar(
+                "a lookahead (or end anchor) inside a lookbehind is not supported; put it behind the lookbehind"
+            )
+        return lookaround.Behind(lookaround.chain(body), node.negated)
 
-    def _concat(self, items: tuple[Node, ...], start: bool, end: bool) -> Expr:
-        if not any(map(_anchored, items)):
-            return self._plain(items)
-        if len(items) == 1:
-            return self.run(items[0], start, end)
-        head, tail = items[0], items[1:]
-        first = self.run(head, start, False)
-        last = self._concat(tail, False, end)
-        found = [_join(first, last)]
-        if start and first.nullable:
-            found.append(self._concat(tail, True, end))
-        if end and last.nullable:
-            found.append(self.run(head, start, True))
-        if start and end and self.run(head, True, True).nullable and self._concat(tail, True, True).nullable:
-            found.append(EPSILON)
-        return alt(*found)
-
-    def _plain(self, items: tuple[Node, ...]) -> Expr:
-        parts: list[Expr] = []
-        text = ""
-        for item in items:
-            char = _single(item)
-            if char:
-                text += char
+    def _concat(self, node: Concat) -> lookaround.Term:
+        text = literal_text(node)
+        if text is not None:
+            return self.encoding.text(text)
+        terms: list[lookaround.Term] = []
+        run: list[Expr] = []
+        for item in node.items:
+            term = self.term(item)
+            if isinstance(term, Expr):
+                run.append(term)
                 continue
-            if text:
-                parts.append(self.encoding.text(text))
-                text = ""
-            parts.append(self.run(item, False, False))
-        if text:
-            parts.append(self.encoding.text(text))
-        return _join(*parts)
+            terms += [_join(run), term] if run else [term]
+            run = []
+        if not terms:
+            return _join(run)
+        terms += [_join(run)] if run else []
+        return lookaround.Sequence(tuple(terms))
 
-    def _repeat(self, node: Repeat, start: bool, end: bool) -> Expr:
-        lo, hi = node.lo, node.hi
-        middle = self.run(node.body, False, False)
-        if not _anchored(node.body):
-            return rep(middle, lo, hi)
-        first = self.run(node.body, start, False)
-        last = self.run(node.body, False, end)
-        only = self.run(node.body, start, end)
-        if first.nullable or last.nullable or middle.nullable:
-            lo = 0
-        found = []
-        if node.lo == 0 or only.nullable:
-            found.append(EPSILON)
-        if lo <= 1:
-            found.append(only)
-        if hi is None or hi >= 2:
-            found.append(_join(first, rep(middle, max(lo - 2, 0), None if hi is None else hi - 2), last))
-        return alt(*found)
+    def _alternate(self, node: Alternate) -> lookaround.Term:
+        items: list[Node] = list(node.items)
+        found: list[lookaround.Term] = []
+        if len(items) >= WORDS_FROM:
+            texts = {text: 0 for item in items if (text := literal_text(item)) is not None}
+            if len(texts) >= WORDS_FROM:
+                found.append(self.encoding.words(texts))
+                items = [item for item in items if literal_text(item) is None]
+            items = _factored(items)
+        found += [self.term(item) for item in items]
+        plain = [term for term in found if isinstance(term, Expr)]
+        if len(plain) == len(found):
+            return alt(*plain)
+        others = [term for term in found if not isinstance(term, Expr)]
+        return lookaround.Choice((*others, alt(*plain)) if plain else tuple(others))
 
 
-def _join(*parts: Expr) -> Expr:
-    """A sequence without empty parts (``seq`` must keep those after a part with outcomes)."""
+def _join(parts: Sequence[Expr]) -> Expr:
+    """A sequence without empty parts (``seq`` must keep them where parts have outcomes)."""
     return seq(*[part for part in parts if part is not EPSILON])
 
 
-def _single(node: Node) -> str:
-    """The only character that ``node`` matches, or ""."""
-    if isinstance(node, Chars) and len(node.chars) == 1:
-        code = node.chars.ranges[0][0]
-        return "" if 0xD800 <= code <= 0xDFFF else chr(code)
-    return ""
+def _factored(items: list[Node]) -> list[Node]:
+    """``ab|ac`` -> ``a(b|c)``: thousands of alternatives become few."""
+    groups: dict[Node, list[Node]] = {}
+    for item in items:
+        first = item.items[0] if isinstance(item, Concat) else item
+        groups.setdefault(first, []).append(concat(item.items[1:]) if isinstance(item, Concat) else EMPTY)
+    return [
+        concat([first, alternate(rests) if len(rests) > 1 else rests[0]]) for first, rests in groups.items()
+    ]
 
 
-def _anchored(node: Node) -> bool:
-    if isinstance(node, (Concat, Alternate)):
-        return any(map(_anchored, node.items))
-    if isinstance(node, Repeat):
-        return _anchored(node.body)
-    return isinstance(node, (Anchor, Look))
+def _looks_ahead(term: lookaround.Term) -> bool:
+    if isinstance(term, (lookaround.Sequence, lookaround.Choice)):
+        return any(map(_looks_ahead, term.items))
+    if isinstance(term, lookaround.Turns):
+        return _looks_ahead(term.body)
+    return isinstance(term, lookaround.Ahead)
 
 
 def machine(pattern: str, flags: int = 0) -> Terminal:
