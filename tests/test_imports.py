@@ -43,8 +43,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             for alias in node.names:
                 yield node.lineno, f"{node.module}.{alias.name}"
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("import_module", "__import__"):
-            if node.args and isinstance(node.args[0], ast.Constant):
-                yield node.lineno, str(node.args[0].value)
+            yield from ((node.lineno, str(a.value)) for a in node.args[:1] if isinstance(a, ast.Constant))
 
 
 def begins(module: str, names: tuple[str, ...]) -> bool:
@@ -123,8 +122,8 @@ def test_grammar_half_never_imports_torch() -> None:
         "import structgen as sg\n"
         "g = sg.Grammar.from_json_schema({'type': 'object', 'properties': {'a': {'type': 'integer'}}})\n"
         "assert g.matches('{\"a\": 1}')\n"
-        "m = g.compile(sg.Vocabulary.from_tokenizer([b'{', b'}', b'\"a\": ', b'1', b''], eos_token_ids=[4])).matcher()\n"
-        "assert m.accept(0)\n"
+        "v = sg.Vocabulary.from_tokenizer([b'{', b'}', b'\"a\": ', b'1', b''], eos_token_ids=[4])\n"
+        "assert g.compile(v).matcher().accept(0)\n"
         "sys.exit('torch was imported' if 'torch' in sys.modules else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)

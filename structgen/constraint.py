@@ -1,0 +1,192 @@
+"""From the words of a call or a command line (schema, regex, grammar, choices) to a Grammar."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from structgen.errors import GrammarError, RequestError, UnsupportedGrammar
+
+if TYPE_CHECKING:
+    from structgen.grammars.grammar import Grammar
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What one request is held to.
+
+    Attributes:
+        grammar: None for free text.
+        schema: the JSON Schema behind it, for showing it to the model; None when there is none.
+        choices: the choices behind it, else None.
+        target: the type whose value is wanted; None gives the text itself.
+    """
+
+    grammar: Grammar | None = None
+    schema: Any = None
+    choices: tuple[str, ...] | None = None
+    target: Any = None
+
+    def value(self, text: str) -> Any:
+        """What a complete text stands for. Raises OutputValidationError where the type refuses it."""
+        if self.target is not None:
+            from structgen.grammars.types import value_of
+
+            return value_of(self.target, text)
+        return text
+
+
+def constraint_of(
+    *,
+    schema: Any = None,
+    regex: str | None = None,
+    grammar: Any = None,
+    choices: Iterable[str] | None = None,
+) -> Constraint:
+    """The one constraint that is given, or a free one.
+
+    Raises:
+        RequestError: more than one is given.
+        GrammarError: it cannot be used.
+    """
+    named = {"schema": schema, "regex": regex, "grammar": grammar, "choices": choices}
+    given = [name for name, value in named.items() if value is not None]
+    if len(given) > 1:
+        raise RequestError(f"{' and '.join(given)} are given together; give one constraint a request")
+    if schema is not None:
+        return _from_schema(schema)
+    if regex is not None:
+        return Constraint(_regex(regex))
+    if grammar is not None:
+        return Constraint(load_grammar(grammar))
+    if choices is not None:
+        return _from_choices(choices)
+    return Constraint()
+
+
+def _from_schema(schema: Any) -> Constraint:
+    from structgen.grammars.grammar import Grammar
+    from structgen.grammars.types import schema_of
+
+    if isinstance(schema, Grammar):
+        raise RequestError("schema is a Grammar; pass it as grammar=")
+    shown = schema_of(schema, closed=True)
+    return Constraint(Grammar.from_json_schema(shown), schema=shown, target=schema)
+
+
+def _regex(pattern: Any) -> Grammar:
+    from structgen.grammars.grammar import Grammar
+
+    if hasattr(pattern, "pattern") and hasattr(pattern, "flags"):  # re.compile(...): str patterns carry re.UNICODE
+        return Grammar.from_regex(pattern.pattern, pattern.flags)
+    if not isinstance(pattern, str):
+        raise RequestError(f"regex is {pattern!r}; allowed: a pattern text or re.compile(...)")
+    return Grammar.from_regex(pattern)
+
+
+def _from_choices(choices: Iterable[str]) -> Constraint:
+    from structgen.grammars.grammar import Grammar
+
+    if isinstance(choices, (str, bytes, Mapping)):
+        raise RequestError(f"choices is {choices!r}; allowed: a list of texts")
+    listed = tuple(choices)
+    for choice in listed:
+        if not isinstance(choice, str):
+            raise RequestError(f"choices holds {choice!r}; allowed: texts")
+    return Constraint(Grammar.from_choices(listed), choices=listed)
+
+
+# ------------------------------------------------------------------------------------------------ grammars
+
+
+def load_grammar(source: Any, *, start: str = "start", parser: str = "lalr") -> Grammar:
+    """A Grammar from a Grammar, a file, the name of a library grammar (``"sql.lark"``), or Lark text.
+
+    A text with a line break or a colon is a grammar; anything else is a name: a file, else the library's.
+    """
+    from structgen.grammars.grammar import Grammar
+
+    if isinstance(source, Grammar):
+        return source
+    if isinstance(source, os.PathLike):
+        return grammar_file(os.fspath(source), start=start, parser=parser)
+    if not isinstance(source, str):
+        raise RequestError(f"grammar is {source!r}; allowed: a Grammar, a file, a library name or Lark text")
+    if "\n" in source or (":" in source and not Path(source).is_file()):
+        return Grammar.from_lark(source, start=start, parser=parser)
+    return grammar_file(source, start=start, parser=parser)
+
+
+def grammar_file(name: str, *, start: str = "start", parser: str = "lalr") -> Grammar:
+    """The Grammar in a file, else the library's of that name.
+
+    Raises:
+        GrammarError: there is neither; the message lists the library.
+        UnsupportedGrammar: the file is of a kind that is not built.
+    """
+    from structgen.grammars import library
+    from structgen.grammars.grammar import Grammar
+
+    path = Path(name)
+    if path.is_file():
+        suffix = path.suffix.lower()
+        if suffix == ".gbnf":
+            raise UnsupportedGrammar(f"{name}: GBNF grammars are not built yet; write the grammar in Lark's syntax")
+        if suffix == ".json":
+            raise GrammarError(f"{name} looks like a JSON Schema; pass it as schema (--schema {name})")
+        return Grammar.from_lark(path, start=start, parser=parser)
+    if path.is_dir():
+        raise GrammarError(f"{name} is a folder; allowed: a .lark file or a library grammar ({known_grammars()})")
+    try:
+        found = library.find(name)
+    except (KeyError, OSError, ValueError):
+        found = None
+    if found is None:
+        near = difflib.get_close_matches(name, library.names(), n=1, cutoff=0.6)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise GrammarError(
+            f"there is no grammar file {name!r}, and none of that name in the library.{hint} "
+            f"The library has: {known_grammars()}"
+        )
+    return Grammar.from_lark(Path(found), start=start, parser=parser)
+
+
+def known_grammars() -> str:
+    from structgen.grammars import library
+
+    return ", ".join(sorted(library.names()))
+
+
+def schema_file(name: str) -> Any:
+    """The JSON Schema in a file, or in the text itself when it begins with ``{``.
+
+    Raises:
+        GrammarError: no such file, or no JSON; the message names the line and column.
+    """
+    text, where = (name, "the schema text") if name.lstrip().startswith("{") else (read_text(name, "schema"), name)
+    try:
+        schema = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise GrammarError(f"{where} is not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
+    if not isinstance(schema, (dict, bool)):
+        raise GrammarError(f"{where} holds {type(schema).__name__}; a JSON Schema is an object (or true or false)")
+    return schema
+
+
+def read_text(name: str, what: str) -> str:
+    """The UTF-8 text of a file. Raises GrammarError where it cannot be read."""
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise GrammarError(f"there is no {what} file {name!r}") from error
+    except IsADirectoryError as error:
+        raise GrammarError(f"{name!r} is a folder, not a {what} file") from error
+    except UnicodeDecodeError as error:
+        raise GrammarError(f"{name!r} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except OSError as error:
+        raise GrammarError(f"{name!r} cannot be read: {error.strerror}") from error
