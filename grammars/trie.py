@@ -139,29 +139,29 @@ class Trie:
     @classmethod
     def of_tokens(cls, tokens: Sequence[bytes | None], words: int) -> Trie:
         """The trie of a vocabulary: ``tokens[i]`` are the bytes of id i (None or empty: left out)."""
-        order = sorted((data, id) for id, data in enumerate(tokens) if data)
-        if any(len(data) > MAX_TOKEN_BYTES for data, _ in order):
+        kept = [id for id, data in enumerate(tokens) if data]
+        kept.sort(key=tokens.__getitem__)  # type: ignore[arg-type]
+        strings: list[bytes] = [tokens[id] for id in kept]  # type: ignore[misc]
+        lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
+        longest = int(lengths.max(initial=0))
+        if longest > MAX_TOKEN_BYTES:
             raise ValueError(f"a token of the vocabulary is longer than {MAX_TOKEN_BYTES} bytes")
-        distinct: list[bytes] = []
-        firsts: list[int] = []
-        for i, (data, _) in enumerate(order):
-            if not distinct or distinct[-1] != data:
-                distinct.append(data)
-                firsts.append(i)
-        joined = np.frombuffer(b"".join(distinct), dtype=np.uint8).copy()
-        offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
-        np.cumsum([len(d) for d in distinct], out=offsets[1:])
+        new = np.ones(len(strings), dtype=bool)
+        new[1:] = [a != b for a, b in zip(strings, strings[1:], strict=False)]
+        firsts = np.flatnonzero(new)
+        joined = np.frombuffer(b"".join([strings[i] for i in firsts.tolist()]), dtype=np.uint8).copy()
+        offsets = np.zeros(len(firsts) + 1, dtype=np.int64)
+        np.cumsum(lengths[new], out=offsets[1:])
         room = len(joined) + 1
         byte = np.zeros(room, dtype=np.uint8)
         depth = np.zeros(room, dtype=np.int32)
         end = np.zeros(room, dtype=np.int32)
         at = walk.build(joined, offsets, byte, depth, end)
         nodes, at = int(at[-1]), at[:-1]
-        ids = np.array([id for _, id in order], dtype=np.int32)
+        ids = np.array(kept, dtype=np.int32)
         sizes = np.zeros(nodes + 1, dtype=np.int32)
-        sizes[at + 1] = np.diff(np.array([*firsts, len(order)], dtype=np.int32))
+        sizes[at + 1] = np.diff(np.append(firsts, len(strings)))
         start = np.cumsum(sizes, dtype=np.int32)
-        longest = max((len(d) for d in distinct), default=0)
         shared = _Shared(tokens, nodes, words, longest)
         return cls(shared, byte[:nodes].copy(), depth[:nodes].copy(), end[:nodes].copy(), start, ids, 0)
 

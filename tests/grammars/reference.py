@@ -31,6 +31,17 @@ class Reference:
             self.threads = _closed(found)
         return bool(self.threads)
 
+    def is_viable(self, reach: int = 3) -> bool:
+        """Whether some thread can go on: a guard (see machine.py) may forbid every way out. Looks ``reach`` bytes
+        ahead, as far as the matcher does."""
+        level = self.threads
+        if not all(t.guards for t in level):
+            return True
+        for thread in level:
+            if _viable({thread}, reach):
+                return True
+        return False
+
     def can_end(self) -> bool:
         return any(t.cell.is_bottom and t.residual.outcomes for t in self.threads)
 
@@ -52,6 +63,28 @@ def _closed(threads: object) -> set[Thread]:
                 guards = thread.guards + after.guards + ((guard,) if guard else ())
                 queue.append(Thread(after.residual, after.cell, tuple(dict.fromkeys(guards))))
     return {t for t in found if t.residual.live or t.cell.is_bottom}
+
+
+def _viable(level: set[Thread], reach: int) -> bool:
+    for _ in range(reach):
+        if any(t.cell.is_bottom and t.residual.outcomes for t in level):
+            return True
+        after: set[Thread] = set()
+        for byte in range(256):
+            found = set()
+            for thread in level:
+                residual = _derive(thread.residual, byte)
+                guards = _guards(thread.guards, byte)
+                if residual is not None and guards is not None:
+                    found.add(Thread(residual, thread.cell, guards))
+            for thread in _closed(found):
+                if not thread.guards:
+                    return True
+                after.add(thread)
+        if not after:
+            return False
+        level = after
+    return True
 
 
 def _derive(residual: Residual, byte: int) -> Residual | None:
