@@ -33,10 +33,10 @@ def read_path(path: str | os.PathLike[str]) -> TokenTable:
     with open(file, "rb") as opened:
         head = opened.read(64)
     if head.startswith(MAGIC):
-        return _from_pieces(read_gguf_pieces(file))
+        return from_pieces(read_gguf_pieces(file))
     if head.lstrip()[:1] == b"{":
         return _from_json(file)
-    table = _from_pieces(read_sentencepiece(file))
+    table = from_pieces(read_sentencepiece(file))
     return _with_stops(table, config_stops(file.parent, table.special, table.eos_token_ids))
 
 
@@ -78,7 +78,8 @@ def read_json(file: Path) -> Any:
         raise ModelError(f"{file} is not valid JSON: {error}. Fetch it again.") from error
 
 
-def _from_pieces(model: PieceModel) -> TokenTable:
+def from_pieces(model: PieceModel) -> TokenTable:
+    """The vocabulary of a GGUF file or SentencePiece model as read."""
     encoder = HuggingFaceEncoder(partial(build_tokenizer, model))
     return TokenTable(model.token_bytes(), model.special(), model.stop_ids, encoder, model.adds_prefix)
 

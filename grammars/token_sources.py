@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from structgen.errors import ModelError
+from structgen.grammars.piece_model import PieceModel
 from structgen.grammars.text_encoding import (
     Encoder,
     HuggingFaceEncoder,
@@ -64,6 +65,10 @@ def read_tokens(x: Any) -> TokenTable:
         return read_path(x)
     if isinstance(x, (list, tuple)):
         return _from_list(x)
+    if isinstance(x, PieceModel):
+        from structgen.grammars.token_files import from_pieces
+
+        return from_pieces(x)
     library = type(x).__module__.partition(".")[0]
     if hasattr(x, "backend_tokenizer"):
         return _from_transformers_fast(x)
