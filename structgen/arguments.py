@@ -1,0 +1,167 @@
+"""The command line's words: parsers, their help, and what is said about a word that is not known."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+COMMANDS = {
+    "check": "validate a grammar or schema, and say where texts leave it",
+    "warmup": "compile the CPU kernels and load the model once",
+    "bench": "measure masks, latency or throughput",
+    "serve": "OpenAI-compatible server (not built yet)",
+}
+
+_EXAMPLES = """\
+commands:
+{commands}
+
+examples:
+  structgen --grammar sql.lark "Write an SQL query: the names of all users older than 30."
+  structgen --schema person.json --json "Ann is 31 and lives in Oslo." | jq .value
+  structgen --regex '[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}' "When did the first person walk on the moon?"
+  structgen --choices yes,no "Is Oslo in Norway?"
+  echo "Tell me a joke." | structgen --max-tokens 64
+
+exit codes: 0 done, 1 the request failed or was cut before it was complete, 2 wrong usage, 130 interrupted.
+Results go to standard output, everything else to standard error.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that names the nearest known option for an unknown one."""
+
+    def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        arguments, unknown = self.parse_known_args(argv)
+        for word in unknown:
+            self.refuse(word)
+        return arguments
+
+    def refuse(self, word: str) -> NoReturn:
+        if not word.startswith("-"):
+            self.error(f"unexpected argument {word!r}; put a prompt of several words in quotes")
+        name = word.split("=", 1)[0]
+        known = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
+        self.error(f"unknown option {name}; {hint}")
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        sys.exit(2)
+
+
+def generation_parser() -> Parser:
+    listed = "\n".join(f"  structgen {name:<8} {text}" for name, text in COMMANDS.items())
+    parser = Parser(
+        "structgen",
+        "Generates text that is guaranteed to satisfy a grammar, JSON Schema, regex or list of choices.",
+        _EXAMPLES.format(commands=listed),
+    )
+    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the prompt; '-' or nothing: from standard input")
+
+    held = parser.add_argument_group("constraint (one at most)").add_mutually_exclusive_group()
+    held.add_argument("--grammar", metavar="FILE", help="Lark grammar: a file, or a name of the library (sql.lark)")
+    held.add_argument("--schema", metavar="FILE", help="JSON Schema: a file, or the JSON text itself")
+    held.add_argument("--regex", metavar="R", help="regular expression, Python's dialect, matching the whole output")
+    held.add_argument("--choices", metavar="A,B", help="one of these texts, separated by commas")
+
+    lark = parser.add_argument_group("grammar")
+    lark.add_argument("--start", default="start", metavar="RULE", help="start rule of the grammar (default: start)")
+    lark.add_argument("--parser", default="lalr", metavar="NAME", help="lark parser to follow (default: lalr)")
+
+    model = parser.add_argument_group("model")
+    _model(model)
+    model.add_argument("--raw", action="store_true", help="give the prompt as is, without the chat template")
+    model.add_argument("--system", metavar="TEXT", help="system message of the chat")
+    model.add_argument("--no-show-schema", action="store_true", help="do not describe the schema in the prompt")
+
+    sampling = parser.add_argument_group("sampling")
+    sampling.add_argument("--max-tokens", type=int, default=512, metavar="N", help="most tokens (default: 512)")
+    sampling.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default: 0)")
+    sampling.add_argument("--top-p", type=float, metavar="P", help="nucleus sampling")
+    sampling.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest")
+    sampling.add_argument("--min-p", type=float, metavar="P", help="drop tokens less likely than P times the likeliest")
+    sampling.add_argument("--seed", type=int, metavar="S", help="makes sampling repeatable")
+    sampling.add_argument("--stop", action="append", metavar="TEXT", help="end at this text (may be repeated)")
+    sampling.add_argument("-n", "--n", type=int, default=1, metavar="N", help="number of outputs (default: 1)")
+
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print one JSON object: text, value, counts, times")
+    _common(output)
+    output.add_argument("--version", action="store_true", help="print the version")
+    return parser
+
+
+def check_parser() -> Parser:
+    parser = Parser(
+        "structgen check",
+        "Validates a grammar or schema, reports on it, and says for each TEXT whether it is accepted, and if not,\n"
+        "where it goes wrong. Needs no model.",
+        "exit codes: 0 all accepted, 1 a text is refused, 2 the grammar cannot be used.",
+    )
+    parser.add_argument(
+        "grammar", nargs="?", metavar="GRAMMAR", help="Lark file, library name (sql.lark), or JSON Schema file (*.json)"
+    )
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="texts to judge; '-': standard input, whole")
+    parser.add_argument("--regex", metavar="R", help="a regular expression in place of GRAMMAR")
+    parser.add_argument("--lines", action="store_true", help="standard input holds one text a line")
+    parser.add_argument("--start", default="start", metavar="RULE", help="start rule of a Lark grammar")
+    parser.add_argument("--parser", default="lalr", metavar="NAME", help="lark parser to follow (default: lalr)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _common(parser)
+    return parser
+
+
+def warmup_parser() -> Parser:
+    parser = Parser("structgen warmup", "Compiles the CPU kernels into their on-disk cache and loads the model once.")
+    _model(parser)
+    _common(parser)
+    return parser
+
+
+def bench_parser() -> Parser:
+    parser = Parser(
+        "structgen bench",
+        "Measures one thing and prints a table, or with --json one JSON object.\n\n"
+        "  masks       time to first mask and time between masks over a file or folder of JSON Schemas\n"
+        "  latency     time to first token and between tokens, one request at a time, with and without a grammar\n"
+        "  throughput  tokens per second of batches, beside transformers with --vs transformers",
+    )
+    parser.add_argument("what", choices=("masks", "latency", "throughput"), metavar="{masks,latency,throughput}")
+    parser.add_argument("data", nargs="?", metavar="SCHEMAS", help="masks: .json or .jsonl file, or folder")
+    parser.add_argument("--data", dest="data_option", metavar="SCHEMAS", help="the same as SCHEMAS")
+    parser.add_argument("--tokenizer", metavar="T", help="masks: tokenizer.json, folder or GGUF (default: the model's)")
+    parser.add_argument("--limit", type=int, default=100, metavar="N", help="masks: schemas at most (default: 100)")
+    parser.add_argument("--batch", default="1,16", metavar="A,B", help="throughput: batch sizes (default: 1,16)")
+    parser.add_argument("--tokens", type=int, default=64, metavar="N", help="tokens a request (default: 64)")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="measurements each; medians are shown")
+    parser.add_argument("--vs", choices=("transformers",), metavar="transformers", help="throughput: also a rival")
+    _model(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _common(parser)
+    return parser
+
+
+def _model(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--model", default="smollm2", metavar="M", help="folder, GGUF file, hub id or smollm2 (default)")
+    group.add_argument("--dtype", default="auto", metavar="D", help="auto, float32, bfloat16 or float16")
+    group.add_argument("--device", default="auto", metavar="D", help="auto, cpu or cuda")
+    group.add_argument("--max-model-len", type=int, metavar="N", help="context length (default: the model's)")
+
+
+def _common(group: argparse._ActionsContainer) -> None:
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    group.add_argument("--debug", action="store_true", help="show tracebacks (or set STRUCTGEN_DEBUG=1)")
