@@ -1,0 +1,206 @@
+r"""The string formats of JSON Schema (draft 2020-12, validation section 7.3) as languages.
+
+Choices where the specifications leave some: years run from 0001 (many validators know no year 0); a leap
+second is taken where it can be one, at 23:59:60 UTC, in ``date-time`` on the last day of June or December; the
+length limits of the mail and name standards hold; host names have no ``xn--`` labels, since whether what
+is behind them decodes (IDNA) is not a regular language; relative JSON pointers have no index manipulation;
+URI templates use no reserved operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from types import MappingProxyType
+
+from structgen.errors import GrammarError, UnsupportedGrammar
+from structgen.grammars.bounded import at_most
+from structgen.grammars.encoding import Encoding
+from structgen.grammars.expr import Expr, alt, both, seq
+from structgen.grammars.regex import lower, parse
+
+UNBUILT = frozenset({"idn-email", "idn-hostname", "regex"})
+"""Known to the specification, not built: their rules are no regular language."""
+
+# ------------------------------------------------------------------------------------------ date and time
+
+_LEAP_CENTURY = "(?:0[48]|[2468][048]|[13579][26])"
+_LEAP_YEAR = rf"(?:\d\d{_LEAP_CENTURY}|{_LEAP_CENTURY}00)"
+_YEAR = r"(?:[1-9]\d{3}|0(?:[1-9]\d\d|0(?:[1-9]\d|0[1-9])))"
+_DATE = (
+    rf"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
+    rf"|02-(?:0[1-9]|1\d|2[0-8]))|{_LEAP_YEAR}-02-29)"
+)
+_HOUR, _FRACTION = r"(?:[01]\d|2[0-3])", r"(?:\.\d+)?"
+_TIME = rf"{_HOUR}:[0-5]\d:[0-5]\d{_FRACTION}(?:[Zz]|[+-]{_HOUR}:[0-5]\d)"
+
+# ------------------------------------------------------------------------------------------- hosts and mail
+
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_LABEL = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
+_DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
+_HOST_LABEL = (  # a label that does not begin with xn--; `_rest` takes what follows its last alphanumeric
+    "(?:[0-9A-WYZa-wyz]{rest62}|[Xx](?:{rest61}|-{more61}|[0-9A-MO-Za-mo-z]{rest61}"
+    "|[Nn](?:{rest60}|-[0-9A-Za-z]{rest59})))"
+)
+_ATEXT = r"[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]"
+_LOCAL = rf"""{_ATEXT}+(?:\.{_ATEXT}+)*|"(?:[ !#-\[\]-~]|\\[ -~])*\""""
+
+
+def _ipv6(groups: int) -> str:
+    """IPv6 (RFC 4291 section 2.2); at most ``groups`` groups are written beside ``::``."""
+    group = "[0-9A-Fa-f]{1,4}"
+
+    def right(room: int) -> str:
+        """What may follow ``::``."""
+        if room < 1:
+            return ""
+        plain = f"{group}(?::{group}){{0,{room - 1}}}"
+        return f"(?:{plain})?" if room < 2 else f"(?:{plain}|(?:{group}:){{0,{room - 2}}}{_IPV4})?"
+
+    text = group
+    for read in range(7, 0, -1):
+        after = f"(?::{right(groups - read)}|{text})" if read <= groups else text
+        text = f"{group}:{after}" if read != 6 else f"{group}:(?:{after}|{_IPV4})"
+    return f"(?:::{right(groups)}|{text})"
+
+
+# --------------------------------------------------------------------------------------------- URIs (RFC 3986)
+
+_UCSCHAR = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef" + "".join(
+    f"{chr(plane << 16 | (0x1000 if plane == 14 else 0))}-{chr(plane << 16 | 0xFFFD)}" for plane in range(1, 15)
+)
+_IPRIVATE = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
+
+
+def _uri(relative: bool, international: bool) -> str:
+    """URI, URI reference; with ``international`` the same of IRIs (RFC 3987)."""
+    more = _UCSCHAR if international else ""
+    plain = rf"0-9A-Za-z._~!$&'()*+,;={more}\-"
+    escaped = "%[0-9A-Fa-f]{2}"
+    segment_char = f"(?:[{plain}:@]|{escaped})"
+    host = rf"(?:\[(?:{_ipv6(7)}|[vV][0-9A-Fa-f]+\.[0-9A-Za-z._~!$&'()*+,;=:-]+)\]|(?:[{plain}]|{escaped})*)"
+    authority = rf"(?:(?:[{plain}:]|{escaped})*@)?{host}(?::\d*)?"
+    slashes = f"(?:/{segment_char}*)*"
+    rooted = f"//{authority}{slashes}|/(?:{segment_char}+{slashes})?"
+    private = _IPRIVATE if international else ""
+    query = rf"(?:\?(?:[{plain}:@/?{private}]|{escaped})*)?"
+    fragment = f"(?:#(?:[{plain}:@/?]|{escaped})*)?"
+    absolute = f"[A-Za-z][0-9A-Za-z+.-]*:(?:{rooted}|(?:{segment_char}+{slashes})?)"
+    if not relative:
+        return f"{absolute}{query}{fragment}"
+    no_colon = f"(?:[{plain}@]|{escaped})+"
+    return f"(?:{absolute}|{rooted}|(?:{no_colon}{slashes})?){query}{fragment}"
+
+
+def _uri_template() -> str:
+    """RFC 6570 section 2, with the apostrophe as a literal (erratum 6937)."""
+    escaped = "%[0-9A-Fa-f]{2}"
+    literal = rf"[!#$&-;=?-\[\]_a-z~{_UCSCHAR}{_IPRIVATE}]|{escaped}"
+    char = f"(?:[0-9A-Za-z_]|{escaped})"
+    variable = rf"{char}+(?:\.{char}+)*(?::[1-9]\d{{0,3}}|\*)?"
+    return rf"(?:{literal}|\{{[+#./;?&]?{variable}(?:,{variable})*\}})*"
+
+
+# ------------------------------------------------------------------------------------------------- the rest
+
+_HEX = "[0-9A-Fa-f]"
+_POINTER = "(?:/(?:[^~/]|~[01])*)*"
+_DURATION_TIME = r"T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)"
+_DURATION_DATE = r"(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)"
+
+_PATTERNS: dict[str, Callable[[], str]] = {
+    "date": lambda: _DATE,
+    "duration": lambda: rf"P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|\d+W)",
+    "ipv4": lambda: _IPV4,
+    "ipv6": lambda: _ipv6(7),
+    "uuid": lambda: f"{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}",
+    "uri": partial(_uri, False, False),
+    "uri-reference": partial(_uri, True, False),
+    "iri": partial(_uri, False, True),
+    "iri-reference": partial(_uri, True, True),
+    "uri-template": _uri_template,
+    "json-pointer": lambda: _POINTER,
+    "relative-json-pointer": lambda: rf"(?:0|[1-9]\d*)(?:#|{_POINTER})",
+}
+
+
+def _lower(pattern: str, encoding: Encoding) -> Expr:
+    return lower(parse(pattern, re.ASCII), encoding)
+
+
+def _time(encoding: Encoding) -> Expr:
+    return alt(_lower(_TIME, encoding), *_leap_seconds(encoding))
+
+
+def _date_time(encoding: Encoding) -> Expr:
+    same_day, next_day = _leap_seconds(encoding)
+    mark = "[Tt]"
+    return alt(
+        _lower(f"{_DATE}{mark}{_TIME}", encoding),
+        seq(_lower(rf"{_YEAR}-(?:06-30|12-31){mark}", encoding), same_day),
+        seq(_lower(rf"{_YEAR}-(?:07-01|01-01){mark}", encoding), next_day),
+    )
+
+
+@lru_cache(maxsize=8)
+def _leap_seconds(encoding: Encoding) -> tuple[Expr, Expr]:
+    """23:59:60 UTC in local time, where the local day is the same and where it is the next. An offset shifts
+    both hour and minute: each is one small relation, and their intersection is the answer."""
+    second = f":60{_FRACTION}"
+    hours, minutes = range(24), range(60)
+    west = both(
+        _lower("|".join(rf"{h:02}:\d\d{second}-{23 - h:02}:\d\d" for h in hours), encoding),
+        _lower("|".join(rf"\d\d:{m:02}{second}-\d\d:{59 - m:02}" for m in minutes), encoding),
+    )
+    east = both(
+        _lower("|".join(rf"{h:02}:\d\d{second}\+{h:02}:\d\d" for h in hours), encoding),
+        _lower("|".join(rf"\d\d:{m:02}{second}\+\d\d:{m + 1:02}" for m in minutes[:-1]), encoding),
+    )
+    full_hours = _lower("|".join(rf"{h:02}:59{second}\+{h + 1:02}:00" for h in hours[:-1]), encoding)
+    utc = _lower(rf"23:59{second}(?:[Zz]|\+00:00)", encoding)
+    return alt(west, utc), alt(east, full_hours)
+
+
+def _hostname(encoding: Encoding) -> Expr:
+    return at_most(_lower(_HOSTNAME, encoding), 253, encoding, slack=64)
+
+
+def _email(encoding: Encoding) -> Expr:
+    """A Mailbox of RFC 5321 section 4.1.2."""
+    local = at_most(_lower(_LOCAL, encoding), 64, encoding, slack=2)
+    domain = at_most(_lower(_DOMAIN, encoding), 253, encoding, slack=1)
+    literal = _lower(rf"\[(?:{_IPV4}|(?i:IPv6:){_ipv6(6)})\]", encoding)
+    return seq(local, _lower("@", encoding), alt(domain, literal))
+
+
+def _from_pattern(name: str, encoding: Encoding) -> Expr:
+    return _lower(_PATTERNS[name](), encoding)
+
+
+FORMATS: Mapping[str, Callable[[Encoding], Expr]] = MappingProxyType({
+    **{name: partial(_from_pattern, name) for name in _PATTERNS},
+    "time": _time,
+    "date-time": _date_time,
+    "hostname": _hostname,
+    "email": _email,
+})
+"""Name of a format -> its language in an encoding."""
+
+
+@lru_cache(maxsize=256)
+def expr(name: str, encoding: Encoding) -> Expr:
+    """The language of a format.
+
+    Raises:
+        UnsupportedGrammar: the specification has the format, structgen does not build it.
+        GrammarError: no format of this name.
+    """
+    if name in FORMATS:
+        return FORMATS[name](encoding)
+    allowed = ", ".join(sorted(FORMATS))
+    if name in UNBUILT:
+        raise UnsupportedGrammar(f"the format {name!r} is not built; these are: {allowed}")
+    raise GrammarError(f"there is no format {name!r}; these are known: {allowed}")
