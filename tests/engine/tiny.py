@@ -12,7 +12,7 @@ VOCAB_SIZE = 288  # logits width: a few ids more than the tokenizer has, as in m
 
 
 def make_tokenizer(path: Path) -> int:
-    """Write tokenizer.json and tokenizer_config.json (256 bytes, a few merges, an end token); return the end token's id."""
+    """Write tokenizer.json and its config (256 bytes, a few merges, an end token); return the end token's id."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
