@@ -85,11 +85,11 @@ def generate(
     llm = engine_for(model, engine)
     shown = constraint if show_schema else Constraint()
     if chat:
-        asked = [prompt_text(llm, text, system=system, shown=shown) for text in prompts]
+        asked: list[str | list[int]] = [chat_prompt(llm, text, system=system, shown=shown) for text in prompts]
     elif system is not None:
         raise RequestError("system has no place without the chat template (chat=False); put it into the prompt")
     else:
-        asked = prompts
+        asked = list(prompts)
     outputs = llm.generate(asked, params, grammar=constraint.grammar)
     results = [_result(output, constraint) for output in outputs]
     if isinstance(prompt, str):
@@ -97,9 +97,8 @@ def generate(
     return results if return_exceptions else _raised(results)
 
 
-def prompt_text(llm: LLM, prompt: str, *, system: str | None, shown: Constraint) -> Any:
-    """What the model reads for ``prompt``: rendered by its chat template if it has one, else with the description of
-    the form before an ``Answer:`` line."""
+def chat_prompt(llm: LLM, prompt: str, *, system: str | None, shown: Constraint) -> str | list[int]:
+    """What the model reads for ``prompt``: in its chat template when it has one, and with the form of ``shown``."""
     messages = chats.messages_of(prompt, system=system, schema=shown.schema, choices=shown.choices)
     return chats.render(llm, messages)
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from structgen.engine.llm import LLM
 
 Message = dict[str, str]
 
@@ -28,6 +31,13 @@ def messages_of(
         asked = f"{prompt}\n\nAnswer with one of: {', '.join(choices)}"
     first = [{"role": "system", "content": system}] if system is not None else []
     return [*first, {"role": "user", "content": asked}]
+
+
+def render(llm: LLM, messages: Sequence[Message]) -> str | list[int]:
+    """What the model is given: token ids by its chat template, or the plain words when it has none."""
+    if llm.tokenizer.has_chat_template:
+        return llm.tokenizer.chat_token_ids(messages)
+    return "\n\n".join(message["content"] for message in messages) + "\n\n"
 
 
 def describe(schema: Any) -> str:

@@ -175,8 +175,8 @@ def load(args: argparse.Namespace) -> LLM:
             raise UsageError(str(error)) from error
 
 
-def _asked(llm: LLM, prompt: str, constraint: Constraint, args: argparse.Namespace) -> str:
-    from structgen.api import prompt_text
+def _asked(llm: LLM, prompt: str, constraint: Constraint, args: argparse.Namespace) -> str | list[int]:
+    from structgen.api import chat_prompt
     from structgen.constraint import Constraint
 
     if args.raw:
@@ -184,10 +184,10 @@ def _asked(llm: LLM, prompt: str, constraint: Constraint, args: argparse.Namespa
             raise UsageError("--system has no place with --raw; put it into the prompt")
         return prompt
     shown = Constraint() if args.no_show_schema else constraint
-    return prompt_text(llm, prompt, system=args.system, shown=shown)
+    return chat_prompt(llm, prompt, system=args.system, shown=shown)
 
 
-def _stream(llm: LLM, asked: str, params: Any, constraint: Constraint) -> int:
+def _stream(llm: LLM, asked: str | list[int], params: Any, constraint: Constraint) -> int:
     last: CompletionOutput | None = None
     text = ""
     try:

@@ -1,0 +1,112 @@
+"""``structgen bench``: each module measures one thing and gives a `Report`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One measurement.
+
+    Attributes:
+        title: what was measured.
+        rows: figures, one dict a row, the same keys in each; numbers carry their unit in the key.
+        notes: what a reader must know to trust the figures.
+        details: more for ``--json`` only.
+    """
+
+    title: str
+    rows: Sequence[dict[str, Any]]
+    notes: Sequence[str] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def table(self) -> str:
+        """Aligned columns for a terminal."""
+        keys = list(self.rows[0]) if self.rows else []
+        cells = [[key.replace("_", " ") for key in keys]] + [[_cell(row.get(key)) for key in keys] for row in self.rows]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(keys))]
+        lines = [
+            "  ".join(
+                text.ljust(w) if i == 0 else text.rjust(w) for i, (text, w) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in cells
+        ]
+        return "\n".join([self.title, *lines, *self.notes])
+
+    def json(self) -> str:
+        """The same, with the machine it ran on, as one JSON object."""
+        made = {"title": self.title, "rows": list(self.rows), "notes": list(self.notes), **self.details}
+        return json.dumps({**made, "machine": machine()}, ensure_ascii=False)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def machine() -> dict[str, Any]:
+    """What figures depend on: processor, cores, load, versions."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {}
+    for name in ("structgen", "torch", "numba", "numpy", "transformers"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = None
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The value below which ``share`` (0 to 1) of the values lie, nearest rank; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs ``structgen bench`` and prints its report."""
+    from structgen.console import say
+
+    if args.vs is not None and args.what != "throughput":
+        say(f"--vs belongs to throughput, not to {args.what}")
+        return 2
+    if args.what == "masks":
+        from structgen.bench.masks import measure
+    elif args.what == "latency":
+        from structgen.bench.latency import measure
+    else:
+        from structgen.bench.throughput import measure
+    report = measure(args)
+    print(report.json() if args.json else report.table())
+    return 0
