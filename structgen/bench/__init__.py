@@ -34,12 +34,10 @@ class Report:
         keys = list(self.rows[0]) if self.rows else []
         cells = [[key.replace("_", " ") for key in keys]] + [[_cell(row.get(key)) for key in keys] for row in self.rows]
         widths = [max(len(line[i]) for line in cells) for i in range(len(keys))]
-        lines = [
-            "  ".join(
-                text.ljust(w) if i == 0 else text.rjust(w) for i, (text, w) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in cells
-        ]
+        lines = []
+        for first, *others in cells:
+            padded = [text.rjust(width) for text, width in zip(others, widths[1:], strict=True)]
+            lines.append("  ".join([first.ljust(widths[0]), *padded]))
         return "\n".join([self.title, *lines, *self.notes])
 
     def json(self) -> str:
