@@ -67,7 +67,8 @@ def build_tokenizer(model: PieceModel) -> Any:
         tokenizer = _sentencepiece_bpe(model, Tokenizer)
     else:
         tokenizer = _unigram(model, Tokenizer)
-    typed = list(zip(model.pieces, model.types, strict=True))
+    spelled = model.pieces if model.kind == "bytelevel" else _spellings(model)
+    typed = list(zip(spelled, model.types, strict=True))
     tokenizer.add_special_tokens(
         [AddedToken(p, normalized=False, special=True) for p, t in typed if t == PieceType.CONTROL and p]
     )
@@ -114,7 +115,7 @@ def _sentencepiece_bpe(model: PieceModel, new: Any) -> Any:
         raise ModelError(f"{model.source}: {len(model.pieces)} pieces but {len(model.scores)} scores")
     if model.charsmap:
         raise ModelError(f"{model.source}: a SentencePiece BPE model with a normalisation map is not built")
-    pieces = [_escaped(piece, kind) for piece, kind in zip(model.pieces, model.types, strict=True)]
+    pieces = _spellings(model)
     unk = pieces[model.unk_id] if model.unk_id is not None and model.unk_id >= 0 else None
     vocab = {piece: i for i, piece in enumerate(pieces)}
     merges = list(_merges(model, pieces, vocab))
@@ -135,7 +136,7 @@ def _unigram(model: PieceModel, new: Any) -> Any:
 
     if len(model.scores) != len(model.pieces):
         raise ModelError(f"{model.source}: {len(model.pieces)} pieces but {len(model.scores)} scores")
-    scored = list(zip(model.pieces, model.scores, strict=True))
+    scored = list(zip(_spellings(model), model.scores, strict=True))
     tokenizer = new(models.Unigram(scored, model.unk_id, PieceType.BYTE in model.types))
     compiled = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
     tokenizer.normalizer = normalizers.Sequence([*compiled, *_squeeze(model, normalizers)])
@@ -153,12 +154,17 @@ def _squeeze(model: PieceModel, normalizers: Any) -> list[Any]:
 
     if not model.squeezes_spaces:
         return []
-    return [normalizers.Strip(left=True, right=True), normalizers.Replace(Regex(" {2,}"), " ")]
+    return [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+
+
+def _spellings(model: PieceModel) -> list[str]:
+    return [_escaped(piece, kind) for piece, kind in zip(model.pieces, model.types, strict=True)]
 
 
 def _escaped(piece: str, kind: int) -> str:
-    """Some converters write runs of spaces as they are; the normaliser makes ``▁`` of every space first."""
-    return piece.replace(" ", "▁") if kind == PieceType.NORMAL else piece
+    """How a piece is written where text is looked up: user-defined pieces are matched in the text as it is, the others
+    where every space is a ``▁`` already. Converters write either."""
+    return piece.replace("▁", " ") if kind == PieceType.USER_DEFINED else piece.replace(" ", "▁")
 
 
 def _merges(model: PieceModel, pieces: list[str], vocab: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -172,6 +178,6 @@ def _merges(model: PieceModel, pieces: list[str], vocab: Mapping[str, int]) -> I
         piece = pieces[i]
         if piece not in can_join:
             continue
-        pairs = [(piece[:k], piece[k:]) for k in range(1, len(piece))]
-        known = [pair for pair in pairs if pair[0] in can_join and pair[1] in can_join]
+        cuts = range(1, len(piece))
+        known = [(left, right) for k in cuts if (left := piece[:k]) in can_join and (right := piece[k:]) in can_join]
         yield from sorted(known, key=lambda pair: (vocab[pair[0]], vocab[pair[1]]))
