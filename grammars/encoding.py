@@ -20,6 +20,8 @@ _SHORT = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r":
 class Encoding(Protocol):
     """Spelling of characters in bytes. Implementations are hashable and compare by identity."""
 
+    def __hash__(self) -> int: ...
+
     def chars(self, chars: CharSet) -> Expr:
         """One character out of ``chars``, in any spelling."""
 

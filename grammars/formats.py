@@ -16,8 +16,9 @@ from types import MappingProxyType
 
 from structgen.errors import GrammarError, UnsupportedGrammar
 from structgen.grammars.bounded import at_most
+from structgen.grammars.deferred import deferred
 from structgen.grammars.encoding import Encoding
-from structgen.grammars.expr import Expr, alt, both, seq
+from structgen.grammars.expr import Expr, alt, seq
 from structgen.grammars.regex import lower, parse
 
 UNBUILT = frozenset({"idn-email", "idn-hostname", "regex"})
@@ -41,10 +42,13 @@ _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 _LABEL = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
 _DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
-_HOST_LABEL = (  # a label that does not begin with xn--; `_rest` takes what follows its last alphanumeric
-    "(?:[0-9A-WYZa-wyz]{rest62}|[Xx](?:{rest61}|-{more61}|[0-9A-MO-Za-mo-z]{rest61}"
-    "|[Nn](?:{rest60}|-[0-9A-Za-z]{rest59})))"
+_ALNUM, _LDH = "[0-9A-Za-z]", "[0-9A-Za-z-]"
+_HOST_LABEL = (  # a label that does not begin with xn--
+    f"(?:[0-9A-WYZa-wyz](?:{_LDH}{{0,61}}{_ALNUM})?"
+    f"|[Xx](?:-{_LDH}{{0,60}}{_ALNUM}|[0-9A-MO-Za-mo-z](?:{_LDH}{{0,60}}{_ALNUM})?"
+    f"|[Nn](?:{_ALNUM}(?:{_LDH}{{0,59}}{_ALNUM})?|-{_ALNUM}(?:{_LDH}{{0,58}}{_ALNUM})?)?)?)"
 )
+_HOSTNAME = rf"{_HOST_LABEL}(?:\.{_HOST_LABEL})*"
 _ATEXT = r"[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]"
 _LOCAL = rf"""{_ATEXT}+(?:\.{_ATEXT}+)*|"(?:[ !#-\[\]-~]|\\[ -~])*\""""
 
@@ -145,27 +149,34 @@ def _date_time(encoding: Encoding) -> Expr:
     )
 
 
-@lru_cache(maxsize=8)
 def _leap_seconds(encoding: Encoding) -> tuple[Expr, Expr]:
-    """23:59:60 UTC in local time, where the local day is the same and where it is the next. An offset shifts
-    both hour and minute: each is one small relation, and their intersection is the answer."""
-    second = f":60{_FRACTION}"
-    hours, minutes = range(24), range(60)
-    west = both(
-        _lower("|".join(rf"{h:02}:\d\d{second}-{23 - h:02}:\d\d" for h in hours), encoding),
-        _lower("|".join(rf"\d\d:{m:02}{second}-\d\d:{59 - m:02}" for m in minutes), encoding),
-    )
-    east = both(
-        _lower("|".join(rf"{h:02}:\d\d{second}\+{h:02}:\d\d" for h in hours), encoding),
-        _lower("|".join(rf"\d\d:{m:02}{second}\+\d\d:{m + 1:02}" for m in minutes[:-1]), encoding),
-    )
-    full_hours = _lower("|".join(rf"{h:02}:59{second}\+{h + 1:02}:00" for h in hours[:-1]), encoding)
-    utc = _lower(rf"23:59{second}(?:[Zz]|\+00:00)", encoding)
-    return alt(west, utc), alt(east, full_hours)
+    """23:59:60 UTC in local time, where the local day is the same, and where it is the next one already."""
+    same = [seq(encoding.text(f"{hour:02}:"), deferred(_leap_hour, hour, False, encoding)) for hour in range(24)]
+    after = [seq(encoding.text(f"{hour:02}:"), deferred(_leap_hour, hour, True, encoding)) for hour in range(24)]
+    return alt(*same), alt(*after)
+
+
+def _leap_hour(hour: int, next_day: bool, encoding: Encoding) -> Expr:
+    """The minutes of a local hour in which it may be 23:59:60 UTC, each with the offset that makes it so."""
+    second = _lower(f":60{_FRACTION}", encoding)
+    found = []
+    for minute in range(60):
+        ahead = (60 * hour + minute + 1) % 1440  # local time is so many minutes ahead of UTC
+        behind = 1440 - ahead
+        offsets = []
+        if next_day and ahead:
+            offsets.append(encoding.text(f"+{ahead // 60:02}:{ahead % 60:02}"))
+        if not next_day and ahead:
+            offsets.append(encoding.text(f"-{behind // 60:02}:{behind % 60:02}"))
+        if not next_day and not ahead:
+            offsets.append(_lower(r"[Zz]|[+-]00:00", encoding))
+        if offsets:
+            found.append(seq(encoding.text(f"{minute:02}"), second, *offsets))
+    return alt(*found)
 
 
 def _hostname(encoding: Encoding) -> Expr:
-    return at_most(_lower(_HOSTNAME, encoding), 253, encoding, slack=64)
+    return at_most(_lower(_HOSTNAME, encoding), 253, encoding, slack=1)
 
 
 def _email(encoding: Encoding) -> Expr:

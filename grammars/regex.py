@@ -51,7 +51,8 @@ else:
     import sre_parse
 
 __all__ = [
-    "Alternate", "Anchor", "Chars", "Concat", "Empty", "Look", "Node", "Repeat", "lower", "machine", "parse",
+    "ANY_TEXT", "EMPTY", "NOTHING", "Alternate", "Anchor", "Chars", "Concat", "Empty", "Look", "Node", "Repeat",
+    "alternate", "concat", "literal_text", "lower", "machine", "parse",
 ]  # fmt: skip
 
 MAX_DEPTH = 100
