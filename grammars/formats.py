@@ -18,11 +18,17 @@ from structgen.errors import GrammarError, UnsupportedGrammar
 from structgen.grammars.bounded import at_most
 from structgen.grammars.deferred import deferred
 from structgen.grammars.encoding import Encoding
-from structgen.grammars.expr import Expr, alt, seq
+from structgen.grammars.expr import EPSILON, Expr, alt, optional, rep, seq
 from structgen.grammars.regex import lower, parse
 
 UNBUILT = frozenset({"idn-email", "idn-hostname", "regex"})
 """Known to the specification, not built: their rules are no regular language."""
+
+
+@lru_cache(maxsize=512)
+def _lower(pattern: str, encoding: Encoding) -> Expr:
+    return lower(parse(pattern, re.ASCII), encoding)
+
 
 # ------------------------------------------------------------------------------------------ date and time
 
@@ -53,22 +59,30 @@ _ATEXT = r"[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]"
 _LOCAL = rf"""{_ATEXT}+(?:\.{_ATEXT}+)*|"(?:[ !#-\[\]-~]|\\[ -~])*\""""
 
 
-def _ipv6(groups: int) -> str:
+@lru_cache(maxsize=8)
+def _ipv6(groups: int, encoding: Encoding) -> Expr:
     """IPv6 (RFC 4291 section 2.2); at most ``groups`` groups are written beside ``::``."""
-    group = "[0-9A-Fa-f]{1,4}"
+    group, colon = _lower("[0-9A-Fa-f]{1,4}", encoding), _lower(":", encoding)
+    ipv4 = _lower(_IPV4, encoding)
 
-    def right(room: int) -> str:
+    def right(room: int) -> Expr:
         """What may follow ``::``."""
         if room < 1:
-            return ""
-        plain = f"{group}(?::{group}){{0,{room - 1}}}"
-        return f"(?:{plain})?" if room < 2 else f"(?:{plain}|(?:{group}:){{0,{room - 2}}}{_IPV4})?"
+            return EPSILON
+        found = [EPSILON, seq(group, rep(seq(colon, group), 0, room - 1))]
+        if room >= 2:
+            found.append(seq(rep(seq(group, colon), 0, room - 2), ipv4))
+        return alt(*found)
 
     text = group
-    for read in range(7, 0, -1):
-        after = f"(?::{right(groups - read)}|{text})" if read <= groups else text
-        text = f"{group}:{after}" if read != 6 else f"{group}:(?:{after}|{_IPV4})"
-    return f"(?:::{right(groups)}|{text})"
+    for read in range(7, 0, -1):  # `text`: the groups from number `read` on
+        after = [text]
+        if read == 6:
+            after.append(ipv4)
+        if read <= groups:
+            after.append(seq(colon, right(groups - read)) if read < groups else colon)
+        text = seq(group, colon, alt(*after))
+    return alt(text, seq(colon, colon, right(groups)))
 
 
 # --------------------------------------------------------------------------------------------- URIs (RFC 3986)
@@ -79,24 +93,30 @@ _UCSCHAR = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef" + "".join(
 _IPRIVATE = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
 
 
-def _uri(relative: bool, international: bool) -> str:
+def _uri(relative: bool, international: bool, encoding: Encoding) -> Expr:
     """URI, URI reference; with ``international`` the same of IRIs (RFC 3987)."""
-    more = _UCSCHAR if international else ""
-    plain = rf"0-9A-Za-z._~!$&'()*+,;={more}\-"
-    escaped = "%[0-9A-Fa-f]{2}"
-    segment_char = f"(?:[{plain}:@]|{escaped})"
-    host = rf"(?:\[(?:{_ipv6(7)}|[vV][0-9A-Fa-f]+\.[0-9A-Za-z._~!$&'()*+,;=:-]+)\]|(?:[{plain}]|{escaped})*)"
-    authority = rf"(?:(?:[{plain}:]|{escaped})*@)?{host}(?::\d*)?"
-    slashes = f"(?:/{segment_char}*)*"
-    rooted = f"//{authority}{slashes}|/(?:{segment_char}+{slashes})?"
+    plain = rf"0-9A-Za-z._~!$&'()*+,;={_UCSCHAR if international else ''}\-"
     private = _IPRIVATE if international else ""
-    query = rf"(?:\?(?:[{plain}:@/?{private}]|{escaped})*)?"
-    fragment = f"(?:#(?:[{plain}:@/?]|{escaped})*)?"
-    absolute = f"[A-Za-z][0-9A-Za-z+.-]*:(?:{rooted}|(?:{segment_char}+{slashes})?)"
-    if not relative:
-        return f"{absolute}{query}{fragment}"
-    no_colon = f"(?:[{plain}@]|{escaped})+"
-    return f"(?:{absolute}|{rooted}|(?:{no_colon}{slashes})?){query}{fragment}"
+
+    def chars(more: str) -> Expr:
+        return _lower(rf"[{plain}{more}]|%[0-9A-Fa-f]{{2}}", encoding)
+
+    def mark(text: str) -> Expr:
+        return encoding.text(text)
+
+    segment_char, slash = chars(":@"), mark("/")
+    slashes = rep(seq(slash, rep(segment_char)))
+    address = alt(_ipv6(7, encoding), _lower(r"[vV][0-9A-Fa-f]+\.[0-9A-Za-z._~!$&'()*+,;=:-]+", encoding))
+    host = alt(seq(mark("["), address, mark("]")), rep(chars("")))
+    authority = seq(optional(seq(rep(chars(":")), mark("@"))), host, _lower(r"(?::\d*)?", encoding))
+    first = rep(segment_char, 1)
+    rooted = seq(slash, alt(seq(slash, authority, slashes), optional(seq(first, slashes))))
+    found = [seq(_lower("[A-Za-z][0-9A-Za-z+.-]*:", encoding), alt(rooted, optional(seq(first, slashes))))]
+    if relative:
+        found += [rooted, optional(seq(rep(chars("@"), 1), slashes))]
+    query = optional(seq(mark("?"), rep(chars(f":@/?{private}"))))
+    fragment = optional(seq(mark("#"), rep(chars(":@/?"))))
+    return seq(alt(*found), query, fragment)
 
 
 def _uri_template() -> str:
@@ -119,20 +139,11 @@ _PATTERNS: dict[str, Callable[[], str]] = {
     "date": lambda: _DATE,
     "duration": lambda: rf"P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|\d+W)",
     "ipv4": lambda: _IPV4,
-    "ipv6": lambda: _ipv6(7),
     "uuid": lambda: f"{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}",
-    "uri": partial(_uri, False, False),
-    "uri-reference": partial(_uri, True, False),
-    "iri": partial(_uri, False, True),
-    "iri-reference": partial(_uri, True, True),
     "uri-template": _uri_template,
     "json-pointer": lambda: _POINTER,
     "relative-json-pointer": lambda: rf"(?:0|[1-9]\d*)(?:#|{_POINTER})",
 }
-
-
-def _lower(pattern: str, encoding: Encoding) -> Expr:
-    return lower(parse(pattern, re.ASCII), encoding)
 
 
 def _time(encoding: Encoding) -> Expr:
@@ -183,7 +194,8 @@ def _email(encoding: Encoding) -> Expr:
     """A Mailbox of RFC 5321 section 4.1.2."""
     local = at_most(_lower(_LOCAL, encoding), 64, encoding, slack=2)
     domain = at_most(_lower(_DOMAIN, encoding), 253, encoding, slack=1)
-    literal = _lower(rf"\[(?:{_IPV4}|(?i:IPv6:){_ipv6(6)})\]", encoding)
+    address = alt(_lower(_IPV4, encoding), seq(_lower("(?i:IPv6:)", encoding), _ipv6(6, encoding)))
+    literal = seq(encoding.text("["), address, encoding.text("]"))
     return seq(local, _lower("@", encoding), alt(domain, literal))
 
 
@@ -193,6 +205,11 @@ def _from_pattern(name: str, encoding: Encoding) -> Expr:
 
 FORMATS: Mapping[str, Callable[[Encoding], Expr]] = MappingProxyType({
     **{name: partial(_from_pattern, name) for name in _PATTERNS},
+    "ipv6": partial(_ipv6, 7),
+    "uri": partial(_uri, False, False),
+    "uri-reference": partial(_uri, True, False),
+    "iri": partial(_uri, False, True),
+    "iri-reference": partial(_uri, True, True),
     "time": _time,
     "date-time": _date_time,
     "hostname": _hostname,
