@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unexpected argument {word!r}; put a prompt of several words in quotes")
         name = word.split("=", 1)[0]
         known = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
         self.error(f"unknown option {name}; {hint}")
 

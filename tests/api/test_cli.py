@@ -1,0 +1,194 @@
+"""The command line without a model: usage, messages, exit codes. No message is ever a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from structgen.cli import main
+
+ENV = {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(list(words))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return code, out, err
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "broken.json").write_text('{"type": "object",\n  "properties": }')
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "bad.json").write_text('{"properties": {"a": {"type": "objekt"}}}')
+    (tmp_path / "good.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
+    (tmp_path / "bytes.json").write_bytes(b'{"a": "\xff"}')
+    (tmp_path / "bad.lark").write_text('start: "a" colum\n')
+    (tmp_path / "good.lark").write_text('start: "a" "b"*\n')
+    (tmp_path / "old.gbnf").write_text('root ::= "a"\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["bench", "--help"], ["warmup", "--help"]])
+def test_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    code, out, err = run(capsys, *words)
+    assert code == 0
+    assert "structgen" in out
+    assert not err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--version")
+    assert code == 0
+    assert out.startswith("structgen 0.")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--grammer", "sql.lark", "hi"], "did you mean --grammar?"),
+        (["--max-token=5", "hi"], "did you mean --max-tokens?"),
+        (["--zzz", "hi"], "unknown option --zzz; see structgen --help"),
+        (["two", "prompts"], "unexpected argument 'prompts'"),
+        (["--regex", "a", "--choices", "b", "hi"], "not allowed with"),
+        (["--max-tokens", "many", "hi"], "invalid int value"),
+        (["--max-tokens", "0", "hi"], "max_tokens is 0"),
+        (["--temperature", "-1", "hi"], "temperature is -1.0"),
+        (["--top-p", "1.5", "hi"], "top_p is 1.5"),
+        (["-n", "0", "hi"], "n is 0"),
+        ([""], "the prompt is empty"),
+        (["  \n"], "the prompt is empty"),
+        (["--start", "x", "hi"], "belong to --grammar"),
+        (["serve"], "not built yet"),
+        (["bench", "nothing"], "invalid choice"),
+        (["bench", "masks", "--vs", "transformers"], "belongs to throughput"),
+        (["check"], "nothing to check"),
+        (["check", "--lies", "sql.lark"], "did you mean --lines?"),
+    ],
+)
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert said in err
+    assert not out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--schema", "missing.json", "hi"], "no schema file 'missing.json'"),
+        (["--schema", "{}/broken.json", "hi"], "line 2, column 17: {}/broken.json is not JSON"),
+        (["--schema", "{}/list.json", "hi"], "holds list; a JSON Schema is an object"),
+        (["--schema", "{}/bytes.json", "hi"], "is not UTF-8 text"),
+        (["--schema", "{}", "hi"], "is a folder"),
+        (["--schema", "{}/bad.json", "hi"], "#/properties/a"),
+        (["--grammar", "missing.lark", "hi"], "The library has: "),
+        (["--grammar", "sqll.lark", "hi"], "Did you mean sql.lark?"),
+        (["--grammar", "{}/bad.lark", "hi"], "colum"),
+        (["--grammar", "{}/old.gbnf", "hi"], "GBNF grammars are not built yet"),
+        (["--grammar", "{}/good.json", "hi"], "--schema"),
+        (["--grammar", "{}/good.lark", "--start", "nowhere", "hi"], "nowhere"),
+        (["--regex", "a(b", "hi"], "column"),
+        (["check", "missing.lark"], "The library has: "),
+        (["check", "{}/bad.json"], "#/properties/a"),
+        (["check", "--regex", "[a"], "column"),
+    ],
+)
+def test_bad_constraints(capsys: pytest.CaptureFixture[str], files: Path, words: list[str], said: str) -> None:
+    code, out, err = run(capsys, *(word.replace("{}", str(files)) for word in words))
+    assert code == 2
+    assert said.replace("{}", str(files)) in err
+    assert not out
+
+
+def test_check_accepts_and_refuses(capsys: pytest.CaptureFixture[str], files: Path) -> None:
+    code, out, err = run(capsys, "check", str(files / "good.lark"), "abb", "a")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == ["accepted  abb", "accepted  a"]
+    code, out, _ = run(capsys, "check", str(files / "good.lark"), "abb", "abxb", "")
+    assert code == 1
+    assert "line 1, column 3: 'x' cannot stand here; expected b or the end" in out
+    assert "  | abxb\n  |   ^" in out
+    assert "line 1, column 1: the text ends too early; expected a" in out
+
+
+def test_check_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "check", "--regex", r"(\w+\n)+end", "one\ntwo\nthree!\nend")
+    assert code == 1
+    assert "line 3, column 6: '!' cannot stand here" in out
+    assert "  | three!\n  |      ^" in out
+
+
+def test_check_json(capsys: pytest.CaptureFixture[str], files: Path) -> None:
+    code, out, _ = run(capsys, "check", "--json", str(files / "good.json"), '{"a": 1}', '{"a": "x"}')
+    assert code == 1
+    made = json.loads(out)
+    assert [text["accepted"] for text in made["texts"]] == [True, False]
+    assert (made["texts"][1]["line"], made["texts"][1]["column"]) == (1, 7)
+
+
+def test_check_reads_standard_input() -> None:
+    command = [sys.executable, "-m", "structgen", "check", "--regex", "[ab]+", "--lines"]
+    done = subprocess.run(command, input="ab\nba\nx\n", capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert [line.split()[0] for line in done.stdout.splitlines() if line[0] in "ar" and "  " in line] == [
+        "accepted", "accepted", "refused",
+    ]  # fmt: skip
+
+
+def test_help_is_fast() -> None:
+    command = [sys.executable, "-m", "structgen", "--help"]
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True, timeout=60)
+        took.append(time.perf_counter() - start)
+    assert min(took) < 0.5
+
+
+def test_closed_pipe() -> None:
+    texts = ["a" * 50] * 3000
+    command = [sys.executable, "-m", "structgen", "check", "--regex", "a+", *texts]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        err = process.stderr.read().decode()
+        assert process.wait(60) == 1
+    assert "standard output was closed" in err
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_interrupt() -> None:
+    command = [sys.executable, "-m", "structgen", "check", "--regex", "a+", "-"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV
+    ) as process:
+        time.sleep(1.0)  # it waits for standard input now
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"interrupted" in err
+    assert b"Traceback" not in err
+
+
+def test_unexpected_errors_are_short(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("structgen.check.judge", lambda grammar, text: 1 / 0)
+    code, _, err = run(capsys, "check", "--regex", "a", "a")
+    assert code == 1
+    assert "unexpected error: ZeroDivisionError" in err
+    assert "--debug" in err
+    monkeypatch.setenv("STRUCTGEN_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["check", "--regex", "a", "a"])
