@@ -12,7 +12,10 @@ class CharSet:
     """Sorted, disjoint, non-adjacent inclusive ranges ``(lo, hi)`` of code points. Surrogates
     (U+D800..U+DFFF) may occur in ranges; encodings drop them, since no UTF-8 text holds one."""
 
-    __slots__ = ("_hash", "ranges")
+    __slots__ = ("_hash", "_inverse", "ranges")
+    ranges: tuple[tuple[int, int], ...]
+    _hash: int
+    _inverse: CharSet | None
 
     def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
         merged: list[tuple[int, int]] = []
@@ -24,6 +27,7 @@ class CharSet:
                 merged.append((lo, hi))
         self.ranges = tuple(merged)
         self._hash = hash(self.ranges)
+        self._inverse = None
 
     @classmethod
     def of(cls, chars: str) -> CharSet:
@@ -54,20 +58,38 @@ class CharSet:
         return i >= 0 and self.ranges[i][0] <= code_point <= self.ranges[i][1]
 
     def __or__(self, other: CharSet) -> CharSet:
-        return CharSet(self.ranges + other.ranges)
+        if not other.ranges or self is other:
+            return self
+        return CharSet(self.ranges + other.ranges) if self.ranges else other
 
     def __invert__(self) -> CharSet:
-        gaps, at = [], 0
-        for lo, hi in self.ranges:
-            if lo > at:
-                gaps.append((at, lo - 1))
-            at = hi + 1
-        if at <= MAX_CODE_POINT:
-            gaps.append((at, MAX_CODE_POINT))
-        return CharSet(gaps)
+        if self._inverse is None:
+            gaps, at = [], 0
+            for lo, hi in self.ranges:
+                if lo > at:
+                    gaps.append((at, lo - 1))
+                at = hi + 1
+            if at <= MAX_CODE_POINT:
+                gaps.append((at, MAX_CODE_POINT))
+            self._inverse = _normal(tuple(gaps))
+            self._inverse._inverse = self
+        return self._inverse
 
     def __and__(self, other: CharSet) -> CharSet:
-        return ~(~self | ~other)
+        short, long = (self, other) if len(self.ranges) <= len(other.ranges) else (other, self)
+        if short is long:
+            return self
+        ranges, found = long.ranges, []
+        for lo, hi in short.ranges:
+            # The ranges of `long` are sorted: start at the first that may reach `lo`.
+            i = bisect_right(ranges, (lo, MAX_CODE_POINT + 1)) - 1
+            if i < 0 or ranges[i][1] < lo:
+                i += 1
+            while i < len(ranges) and ranges[i][0] <= hi:
+                a, b = ranges[i]
+                found.append((a if a > lo else lo, b if b < hi else hi))
+                i += 1
+        return _normal(tuple(found))
 
     def __sub__(self, other: CharSet) -> CharSet:
         return self & ~other
@@ -78,6 +100,13 @@ class CharSet:
 
         inner = "".join(show(lo) if lo == hi else f"{show(lo)}-{show(hi)}" for lo, hi in self.ranges[:8])
         return f"CharSet[{inner}{'...' if len(self.ranges) > 8 else ''}]"
+
+
+def _normal(ranges: tuple[tuple[int, int], ...]) -> CharSet:
+    """A set from ranges that are sorted, disjoint and not adjacent already."""
+    made = CharSet.__new__(CharSet)
+    made.ranges, made._hash, made._inverse = ranges, hash(ranges), None
+    return made
 
 
 EMPTY = CharSet(())

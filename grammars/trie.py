@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from structgen.grammars.residual import LOCK, FreshKey, State
 
 _ids = count()
 MAX_TOKEN_BYTES = 4096
+ANY_FIRST: NDArray[np.uint8] = np.ones(256, dtype=np.uint8)
 
 
 class Part:
@@ -77,8 +79,8 @@ class Split(NamedTuple):
 
     stay: Part | None
     ends: tuple[End, ...]
-    nodes: tuple[tuple[int, int], ...]
-    """(node, outcome) at which the terminal ends; kept for ``split_fresh_key``."""
+    nodes: tuple[tuple[NDArray[np.int32], int], ...]
+    """(nodes, outcome) at which the terminal ends; kept for ``split_fresh_key``."""
 
 
 class _Shared:
@@ -174,15 +176,13 @@ class Trie:
             )
         return found
 
-    def union(self, nodes: Sequence[int]) -> Trie:
-        """The suffixes below any of ``nodes``."""
-        if len(nodes) == 1:
-            return self.view(nodes[0])
-        roots = np.array(nodes, dtype=np.int32)
-        room = int((self.end[roots] - roots).sum()) + 1
-        room_tokens = int((self.start[self.end[roots]] - self.start[roots]).sum()) + 1
-        out = _buffers(room, room_tokens)
-        n, t = walk.merge(self.byte, self.end, self.start, self.tokens, roots, *out)
+    def union(self, roots: NDArray[np.int32], first: NDArray[np.uint8] = ANY_FIRST) -> Trie:
+        """The suffixes below any of the nodes ``roots``, less those whose first byte b has ``first[b]`` 0."""
+        if len(roots) == 1 and first is ANY_FIRST:
+            return self.view(int(roots[0]))
+        nodes, tokens = walk.room(self.byte, self.end, self.start, roots, first)
+        out = _buffers(nodes, tokens)
+        n, t = walk.merge(self.byte, self.end, self.start, self.tokens, roots, first, nodes, *out)
         return self._interned(n, t, *out)
 
     def without(self, guard: State) -> tuple[Trie, tuple[int, ...]]:
@@ -299,26 +299,40 @@ def split_state(state: State, trie: Trie) -> Split:
             trie._fill(state, int(j))
             at[1], at[2], at[3] = j, n, m
         stay = Part(shared.stay[:n].copy(), shared.words) if n else None
-        ends = list(zip(shared.end_nodes[:m].tolist(), shared.end_states[:m].tolist(), strict=True))
-        nodes: list[tuple[int, int]] = []
-        groups: dict[tuple[int, State | None], list[int]] = {}
-        for node, id in ends:
+        nodes: list[tuple[NDArray[np.int32], int]] = []
+        groups: dict[tuple[int, State | None], list[NDArray[np.int32]]] = {}
+        end_nodes, end_states = shared.end_nodes[:m].copy(), shared.end_states[:m]
+        distinct = np.unique(end_states)
+        for id in distinct.tolist():
             ended = store.states[id]
             assert ended is not None
+            where = end_nodes if len(distinct) == 1 else end_nodes[end_states == id]
             for outcome in ended.outcomes:
-                nodes.append((node, outcome))
-                groups.setdefault((outcome, ended.guard), []).append(node)
+                nodes.append((where, outcome))
+                groups.setdefault((outcome, ended.guard), []).append(where)
         made = Split(stay, tuple(_end(trie, o, guard, group) for (o, guard), group in groups.items()), tuple(nodes))
         state.splits[trie.id] = made
         return made
 
 
-def _end(trie: Trie, outcome: int, guard: State | None, nodes: Sequence[int]) -> End:
-    rest = trie.union(nodes)
+def _end(trie: Trie, outcome: int, guard: State | None, nodes: Sequence[NDArray[np.int32]]) -> End:
+    roots = nodes[0] if len(nodes) == 1 else np.concatenate(nodes)
     if guard is None:
-        return End(outcome, rest, ())
-    rest, unsure = rest.without(guard)
+        return End(outcome, trie.union(roots), ())
+    # Nearly every suffix of a word goes on with a letter, which the guard forbids: leave those out at once.
+    rest, unsure = trie.union(roots, _harmless(guard)).without(guard)
     return End(outcome, rest, unsure)
+
+
+@lru_cache(maxsize=4096)
+def _harmless(guard: State) -> NDArray[np.uint8]:
+    """uint8 [256]: 0 for the bytes with which ``guard`` matches at once."""
+    first = np.ones(256, dtype=np.uint8)
+    for byte in range(256):
+        after = guard.advance(byte)
+        if after is not None and after.outcomes:
+            first[byte] = 0
+    return first
 
 
 def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
@@ -330,12 +344,10 @@ def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
     banned = _banned(residual, trie, split)
     if not banned:
         return split
-    groups: dict[int, list[int]] = {}
-    for node, outcome in split.nodes:
-        if node not in banned:
-            groups.setdefault(outcome, []).append(node)
-    ends = tuple(End(outcome, trie.union(nodes), ()) for outcome, nodes in groups.items())
-    return Split(split.stay, ends, tuple(n for n in split.nodes if n[0] not in banned))
+    gone = np.array(sorted(banned), dtype=np.int32)
+    kept = [(where[~np.isin(where, gone)], outcome) for where, outcome in split.nodes]
+    ends = tuple(End(outcome, trie.union(where), ()) for where, outcome in kept if len(where))
+    return Split(split.stay, ends, tuple(kept))
 
 
 def _banned(residual: FreshKey, trie: Trie, split: Split) -> set[int]:
@@ -344,8 +356,9 @@ def _banned(residual: FreshKey, trie: Trie, split: Split) -> set[int]:
     by_path = trie.by_path.get(residual.inner.id)
     if by_path is None:
         by_path = trie.by_path[residual.inner.id] = {}
-        for node, _ in split.nodes:
-            by_path.setdefault(trie.path(node), []).append(node)
+        for where, _ in split.nodes:
+            for node in where.tolist():
+                by_path.setdefault(trie.path(node), []).append(node)
     text, taken = residual.text, residual.taken
     opened = text.find(b'"')
     if opened < 0 or b"\\" in text:

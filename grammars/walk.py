@@ -138,8 +138,30 @@ def walk(
     return j, n, m
 
 
+@njit(_two(_u8, _i32, _i32, _i32, _u8), cache=True, nogil=True)
+def room(
+    byte: NDArray[np.uint8],
+    end: NDArray[np.int32],
+    start: NDArray[np.int32],
+    roots: NDArray[np.int32],
+    first: NDArray[np.uint8],
+) -> Any:
+    """Upper bounds (nodes, tokens) for ``merge`` with the same arguments."""
+    nodes = 1
+    tokens = 0
+    for r in roots:
+        tokens += start[r + 1] - start[r]
+        c = r + 1
+        while c < end[r]:
+            if first[byte[c]]:
+                nodes += end[c] - c
+                tokens += start[end[c]] - start[c]
+            c = end[c]
+    return nodes, tokens
+
+
 @njit(
-    _two(_u8, _i32, _i32, _i32, _i32, _u8, _i32, _i32, _i32, _i32),
+    _two(_u8, _i32, _i32, _i32, _i32, _u8, int64, _u8, _i32, _i32, _i32, _i32),
     cache=True,
     nogil=True,
 )
@@ -149,19 +171,18 @@ def merge(
     start: NDArray[np.int32],
     tokens: NDArray[np.int32],
     roots: NDArray[np.int32],
+    first: NDArray[np.uint8],
+    total: int,
     out_byte: NDArray[np.uint8],
     out_depth: NDArray[np.int32],
     out_end: NDArray[np.int32],
     out_start: NDArray[np.int32],
     out_tokens: NDArray[np.int32],
 ) -> Any:
-    """The union of the subtrees of ``roots``, as one trie. Returns (nodes, tokens). The outputs must have room for the
-    sum of the subtrees."""
+    """The union of the subtrees of ``roots``, as one trie, without the suffixes whose first byte b has ``first[b]`` 0.
+    Returns (nodes, tokens). ``total`` is the bound on nodes that ``room`` gives; the outputs must have that room."""
     # Depth-first over groups of source nodes that stand for one target node. `pool` holds groups back to back;
     # the stack holds (group start, group end, byte, depth), children pushed in falling order of their byte.
-    total = 0
-    for r in roots:
-        total += end[r] - r
     pool = np.empty(2 * total + len(roots) + 8, dtype=np.int32)
     lows = np.empty(total + 8, dtype=np.int32)
     highs = np.empty(total + 8, dtype=np.int32)
@@ -203,9 +224,12 @@ def merge(
         if hi - lo == 1:
             # One source: push its children as groups of one, in reverse.
             node = pool[lo]
-            first = top
+            bottom = top
             c = node + 1
             while c < end[node]:
+                if d == 0 and not first[byte[c]]:
+                    c = end[c]
+                    continue
                 pool[used] = c
                 lows[top] = used
                 highs[top] = used + 1
@@ -214,7 +238,7 @@ def merge(
                 used += 1
                 top += 1
                 c = end[c]
-            a = first
+            a = bottom
             b = top - 1
             while a < b:
                 lows[a], lows[b] = lows[b], lows[a]
@@ -228,8 +252,9 @@ def merge(
             node = pool[g]
             c = node + 1
             while c < end[node]:
-                counts[byte[c]] += 1
-                children += 1
+                if d > 0 or first[byte[c]]:
+                    counts[byte[c]] += 1
+                    children += 1
                 c = end[c]
         if children == 0:
             continue
@@ -250,9 +275,10 @@ def merge(
             c = node + 1
             while c < end[node]:
                 v = byte[c]
-                pool[places[v]] = c
-                places[v] += 1
-                counts[v] = 0
+                if d > 0 or first[v]:
+                    pool[places[v]] = c
+                    places[v] += 1
+                    counts[v] = 0
                 c = end[c]
         used = place
     for k in range(level, -1, -1):
