@@ -200,7 +200,7 @@ def _build(text: str, start: str, options: dict[str, Any]) -> Machine:
         (rule.origin.name, tuple(number[s.name] if s.is_term else s.name for s in rule.expansion))
         for rule in frontend.parser_conf.rules
     ]
-    filter = ItemFilter(rules, start)
+    filter = ItemFilter([*rules, ("$root", (start,))], "$root")
     tables = Tables(
         rows, table.start_states[start], table.end_states[start], automaton, len(terminals),
         filter if filter.is_needed else None,

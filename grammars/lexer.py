@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from structgen.errors import GrammarTooComplex, UnsupportedGrammar
@@ -325,9 +326,9 @@ class Automaton:
             at, turns, chars, end, aheads = entry
             node = self.nodes[at]
             if isinstance(node, _Chars):
-                here = node.chars if chars is ANY else node.chars & chars
+                here = node.chars if chars is ANY else _meet(node.chars, chars)
                 if not aheads and at in covered:
-                    here -= covered[at]
+                    here = _minus(here, covered[at])
                 if not here:
                     continue
                 if not aheads:
@@ -335,7 +336,7 @@ class Automaton:
                 if len(self._classes) == 1:
                     found.append(_Raw(None, node.next, 0, here, False, aheads))
                 else:
-                    parts = [(k, here & part) for k, part in enumerate(self._classes)]
+                    parts = [(k, _meet(here, part)) for k, part in enumerate(self._classes)]
                     found += [_Raw(None, node.next, k, part, False, aheads) for k, part in parts if part]
             elif isinstance(node, _Fork):
                 stack += [(branch, turns, chars, end, aheads) for branch in reversed(node.branches)]
@@ -356,7 +357,7 @@ class Automaton:
                 if holds != node.negated:
                     stack.append((node.next, turns, chars, end, aheads))
             elif isinstance(node, _Next):
-                chars, end = chars & node.chars, end and node.end
+                chars, end = _meet(chars, node.chars), end and node.end
                 if chars or end:
                     stack.append((node.next, turns, chars, end, aheads))
             else:
@@ -378,13 +379,13 @@ class Automaton:
                 conds = [c for each in conds for c in (self.forbid if negated else self.demand)(each, inner)]
             for each in conds:
                 if raw.terminal is None:
-                    chars = raw.chars if each.next is ANY else raw.chars & each.next
+                    chars = raw.chars if each.next is ANY else _meet(raw.chars, each.next)
                     limited = self._normal(Cond(chars, False, each.nots, each.musts), keep=True) if chars else None
                     if limited is not None:
                         items[self._thread(raw.node, raw.behind, limited)] = None
                 else:
                     limited = self._normal(
-                        Cond(each.next & raw.chars, each.end and raw.end, each.nots, each.musts))
+                        Cond(_meet(each.next, raw.chars), each.end and raw.end, each.nots, each.musts))
                     if limited is not None:
                         items[Match(raw.terminal, behind, limited)] = None
         made = self._items[key] = tuple(items)
@@ -437,31 +438,45 @@ class Automaton:
             kept = set()
             for t in nots:
                 place = self.places[t]
-                assert place.chars is not None
-                if chars is ANY or place.chars & chars:
-                    if self._ends_at_once(place):
-                        chars -= place.chars
-                    else:
-                        kept.add(t)
-            nots = frozenset(t for t in kept if self.places[t].chars & chars)  # type: ignore[operator]
+                if place.nots or place.musts:
+                    t = self._relative(t, cond)
+                    place = self.places[t]
+                if self._ends_at_once(place):
+                    chars = _minus(chars, _chars(place))
+                else:
+                    kept.add(t)
+            nots = frozenset(t for t in kept if _meet(_chars(self.places[t]), chars))
         if musts:
             end = False
-            groups = set()
+            groups: list[frozenset[int]] = []
             for group in musts:
-                able = [t for t in group if self.places[t].chars & chars]  # type: ignore[operator]
+                able = [t for t in group if t not in nots and _meet(_chars(self.places[t]), chars)]
                 if able and all(self._ends_at_once(self.places[t]) for t in able):
                     union = EMPTY
                     for t in able:
-                        union |= self.places[t].chars  # type: ignore[operator]
-                    chars &= union
+                        union |= _chars(self.places[t])
+                    chars = _meet(chars, union)
                 elif able:
-                    groups.add(frozenset(able))
+                    groups.append(frozenset(able))
                 else:
                     return None
-            musts = frozenset(groups)
+            musts = frozenset(g for g in groups if not any(other < g for other in groups))
         if not chars:
             return Cond(EMPTY, True, _NONE, _NO_SETS) if end and not musts and not keep else None
         return Cond(chars, end, nots, musts)
+
+    def _relative(self, thread: int, cond: Cond) -> int:
+        """The thread without those of its conditions that ``cond`` has too: where m holds anyway, "t and m does not
+        match" says "t does not match". Without this, conditions pile up inside conditions."""
+        place = self.places[thread]
+        chars = _chars(place)
+        known = {
+            frozenset(t for t in group if _meet(_chars(self.places[t]), chars)) for group in cond.musts
+        }
+        nots, musts = place.nots - (cond.nots - {thread}), place.musts - known
+        if nots == place.nots and musts == place.musts:
+            return thread
+        return self._thread(place.node, place.behind, Cond(chars, False, nots, musts))
 
     def _ends_at_once(self, place: Place) -> bool:
         """The thread matches after one character, whatever comes then."""
@@ -483,10 +498,10 @@ class Automaton:
 
     def _neither(self, cond: Cond, other: Cond) -> Iterator[Cond]:
         """``cond`` and not ``other``."""
-        outside = self._normal(Cond(cond.next - other.next, cond.end and not other.end, cond.nots, cond.musts))
+        outside = self._normal(Cond(_minus(cond.next, other.next), cond.end and not other.end, cond.nots, cond.musts))
         if outside is not None:
             yield outside
-        inside = cond.next & other.next
+        inside = _meet(cond.next, other.next)
         if not inside:
             return
         for thread in sorted(other.nots):
@@ -511,11 +526,11 @@ class Automaton:
                 return [cond]
             c = item.cond
             made = self._normal(
-                Cond(cond.next & c.next, cond.end and c.end, cond.nots | c.nots, cond.musts | c.musts))
+                Cond(_meet(cond.next, c.next), cond.end and c.end, cond.nots | c.nots, cond.musts | c.musts))
             if made is not None:
                 conds[made] = None
             if not c.nots and not c.musts:
-                left -= c.next
+                left = _minus(left, c.next)
         if threads and left:
             made = self._normal(Cond(left, False, cond.nots, cond.musts | {frozenset(threads)}))
             if made is not None:
@@ -525,8 +540,7 @@ class Automaton:
     def under(self, thread: int, blockers: Sequence[Match]) -> Iterator[int]:
         """The thread, where none of the matches above it holds."""
         place = self.places[thread]
-        assert place.chars is not None
-        for cond in self.forbid(Cond(place.chars, False, place.nots, place.musts), blockers):
+        for cond in self.forbid(Cond(_chars(place), False, place.nots, place.musts), blockers):
             if cond.next:
                 yield self._thread(place.node, place.behind, cond)
 
@@ -579,6 +593,21 @@ class Automaton:
         numbers = tuple(sorted(self.outcome(o) for o in ends))
         scan: Scan = _intern(Scan, (self, viable, dead, tuple(threads), tuple(left), numbers), False, numbers)
         return scan
+
+
+@lru_cache(maxsize=1 << 16)
+def _meet(a: CharSet, b: CharSet) -> CharSet:
+    return a & b
+
+
+@lru_cache(maxsize=1 << 16)
+def _minus(a: CharSet, b: CharSet) -> CharSet:
+    return a - b
+
+
+def _chars(place: Place) -> CharSet:
+    assert place.chars is not None
+    return place.chars
 
 
 def _one_char(tree: regex.Node) -> CharSet | None:
