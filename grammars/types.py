@@ -45,6 +45,9 @@ _NAIVE_DATETIME = (
     r"-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
     r"|02-(?:0[1-9]|1[0-9]|2[0-8]))T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
 )
+# Python's calendar starts in the year 1, RFC 3339's in the year 0. Not for date-times: beside their leap seconds
+# (23:59:60Z, which Python refuses as well) a pattern has too many states for its worth.
+_YEAR = "^[0-9]{0,3}[1-9]"
 _BASE64 = "^(?:[{0}]{{4}})*(?:[{0}]{{2}}==|[{0}]{{3}}=)?$"
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 
@@ -54,8 +57,9 @@ def schema_of(target: Any, *, closed: bool = False) -> Schema:
 
     Args:
         target: the type.
-        closed: leave out second spellings of a value: keys that a model ignores (``extra="ignore"``) and
-            ``Decimal`` as a string. The values are the same, the texts fewer; ``structgen.generate`` uses it.
+        closed: the schema for writing values, not for judging texts; ``structgen.generate`` uses it. Second
+            spellings are left out: keys that a model ignores (``extra="ignore"``), ``Decimal`` as a string. A set
+            may name an element twice, where that does not change how the type takes it.
 
     Raises:
         GrammarError: the type cannot be described.
@@ -207,6 +211,9 @@ class _Tuned(GenerateJsonSchema):
         text = _NUMBER_TEXT if places is None and whole is None else _plain_number(whole, places)
         return {"anyOf": [number, {"type": "string", "pattern": f"^{text}$"}], _DECIMAL: True}
 
+    def date_schema(self, schema: core_schema.DateSchema) -> Schema:
+        return _with_pattern(super().date_schema(schema), _YEAR)
+
     def datetime_schema(self, schema: core_schema.DatetimeSchema) -> Schema:
         if schema.get("tz_constraint") == "naive":
             return {"type": "string", "pattern": _NAIVE_DATETIME}
@@ -221,6 +228,8 @@ class _Tuned(GenerateJsonSchema):
 
     def dict_schema(self, schema: core_schema.DictSchema) -> Schema:
         made = super().dict_schema(schema)
+        if "patternProperties" in made:
+            made.setdefault("additionalProperties", False)  # the type takes no key that its pattern refuses
         kind = _kind(schema.get("keys_schema"))
         pattern = _KEYS.get(kind)
         if pattern is not None:
@@ -229,6 +238,12 @@ class _Tuned(GenerateJsonSchema):
         elif kind in ("none", "tuple", "list", "set", "frozenset", "dict", "bytes-like"):
             raise UnsupportedGrammar(f"dict keys of kind {kind!r} cannot be read from JSON; use str keys")
         return made
+
+    def set_schema(self, schema: core_schema.SetSchema) -> Schema:
+        return {**super().set_schema(schema), _SET: True}
+
+    def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> Schema:
+        return {**super().frozenset_schema(schema), _SET: True}
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> Schema:
         for member in schema["members"]:
@@ -259,7 +274,13 @@ class _Tuned(GenerateJsonSchema):
 
 
 _DECIMAL = "x-structgen-decimal"
+_SET = "x-structgen-set"
 _TAG = "x-structgen-tag"
+
+
+def _with_pattern(made: Schema, pattern: str) -> Schema:
+    """``made`` with a pattern, if it is a string still (``datetime`` may be configured to be a number)."""
+    return {**made, "pattern": pattern} if made.get("type") == "string" and "pattern" not in made else made
 
 
 def _plain(number: Any) -> int | float:
@@ -338,6 +359,8 @@ class _Tuner:
             node = {**number, **node}
         if "format" in node:
             node = _formatted(node)
+        if node.pop(_SET, False) and self.closed and node.get("minItems", 0) <= 1:
+            node.pop("uniqueItems", None)
         if (
             self.closed and node.get("type") == "object" and "properties" in node
             and "additionalProperties" not in node and "patternProperties" not in node

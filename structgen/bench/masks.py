@@ -58,9 +58,9 @@ def measure(args: argparse.Namespace) -> Report:
 def _vocabulary(args: argparse.Namespace) -> Vocabulary:
     source = args.tokenizer
     if source is None:
-        from structgen.engine.models.files import resolve
+        from structgen.engine.resolve import resolve_model
 
-        source = resolve(args.model)
+        source = resolve_model(args.model)
     with working("reading the tokenizer", quiet=args.quiet):
         return Vocabulary.from_tokenizer(source)
 

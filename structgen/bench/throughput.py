@@ -87,11 +87,11 @@ def _transformers(llm: LLM, args: argparse.Namespace) -> Run:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    from structgen.engine.models.files import resolve
+    from structgen.engine.resolve import resolve_model
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    path = Path(resolve(args.model))
+    path = Path(resolve_model(args.model))
     where: dict[str, Any] = {"pretrained_model_name_or_path": str(path)}
     if path.is_file():
         where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}

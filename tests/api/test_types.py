@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
+from structgen import Grammar
 from structgen.errors import GrammarError, OutputValidationError, UnsupportedGrammar
 from structgen.grammars.types import schema_of, value_of
 
@@ -102,6 +103,7 @@ CASES: list[tuple[Any, list[str], list[str]]] = [
     (tuple[int, str], ['[1, "a"]'], ["[1]", '[1, "a", 2]', '["a", 1]']),
     (tuple[int, ...], ["[]", "[1, 2]"], ['["a"]']),
     (set[int], ["[]", "[1, 2]"], ["[1, 1]"]),
+    (dict[Annotated[str, Field(pattern="^x")], int], ['{"x": 1, "xa": 2}'], ['{"y": 1}', '{"x": "a"}']),
     (dict[str, int], ["{}", '{"a": 1}'], ['{"a": "x"}', "[]"]),
     (dict[int, str], ['{"1": "a", "-2": "b"}'], ['{"a": "x"}', '{"1.5.2": "x"}']),
     (dict[bool, int], ['{"true": 1}'], ['{"maybe": 1}']),
@@ -118,7 +120,8 @@ CASES: list[tuple[Any, list[str], list[str]]] = [
     (Annotated[Decimal, Field(ge=-5000, max_digits=3, decimal_places=0)], ["-999"], ["-1000", "0.5"]),
     (dt.datetime, ['"2024-02-29T10:00:00Z"'], ['"2024-02-30T10:00:00Z"', '"x"']),
     (pydantic.NaiveDatetime, ['"2024-02-28T10:00:00"'], ['"2024-02-28T10:00:00Z"', '"0000-01-01T00:00:00"']),
-    (dt.date, ['"2024-02-29"'], ['"2023-02-29"']),
+    (dt.date, ['"2024-02-29"', '"0100-01-01"'], ['"2023-02-29"', '"0000-01-01"']),
+    (dt.time, ['"23:59:59Z"', '"10:00:00.25+05:30"'], ['"24:00:00Z"']),
     (UUID, ['"12345678-1234-1234-8234-123456789012"'], ['"12345678"']),
     (
         pydantic.UUID4,
@@ -157,6 +160,17 @@ def test_schema_and_parser_agree(target: Any, good: list[str], bad: list[str]) -
         value_of(target, text)
     for text in bad:
         assert not takes(target, text), f"the schema takes {text}"
+
+
+@pytest.mark.parametrize(("target", "good", "bad"), CASES, ids=lambda value: str(value)[:40])
+def test_the_grammar_agrees(target: Any, good: list[str], bad: list[str]) -> None:
+    if target == set[int]:
+        with pytest.raises(UnsupportedGrammar, match="uniqueItems"):
+            Grammar.from_type(target)
+        return
+    grammar = Grammar.from_type(target)
+    assert [text for text in good if not grammar.matches(text)] == []
+    assert [text for text in bad if grammar.matches(text)] == []
 
 
 @settings(max_examples=200, deadline=None)
@@ -205,6 +219,9 @@ def test_closed_leaves_out_what_the_model_ignores() -> None:
 
     assert takes(Open, '{"a": 1, "z": 2}', closed=True)
     assert takes(dict[str, Any], '{"a": 1}', closed=True)
+    assert takes(set[int], "[1, 1]", closed=True)
+    assert value_of(set[int], "[1, 1]") == {1}
+    assert not takes(Annotated[set[int], Field(min_length=2)], "[1, 1]", closed=True)
     assert takes(Decimal, "1.5", closed=True)
     assert not takes(Decimal, '"1.5"', closed=True)
 
