@@ -116,6 +116,9 @@ def _sentencepiece_bpe(model: PieceModel, new: Any) -> Any:
     if model.charsmap:
         raise ModelError(f"{model.source}: a SentencePiece BPE model with a normalisation map is not built")
     pieces = _spellings(model)
+    spaced = (t == PieceType.USER_DEFINED and " " in p for p, t in zip(pieces, model.types, strict=True))
+    if model.squeezes_spaces and any(spaced):
+        raise ModelError(f"{model.source}: pieces of spaces in a model that joins runs of spaces are not built")
     unk = pieces[model.unk_id] if model.unk_id is not None and model.unk_id >= 0 else None
     vocab = {piece: i for i, piece in enumerate(pieces)}
     merges = list(_merges(model, pieces, vocab))
