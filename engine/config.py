@@ -162,9 +162,12 @@ class SamplingParams:
         given: Any = self.stop_token_ids
         if given is None:
             return ()
+        allowed = "a list of token ids, integers >= 0"
         if isinstance(given, str) or not isinstance(given, Sequence):
-            raise RequestError(f"stop_token_ids is {given!r}; allowed: a list of token ids")
-        return tuple(_integer("stop_token_ids", token, 0) for token in given)
+            raise RequestError(f"stop_token_ids is {given!r}; allowed: {allowed}")
+        if any(isinstance(token, bool) or not isinstance(token, numbers.Integral) or token < 0 for token in given):
+            raise RequestError(f"stop_token_ids is {given!r}; allowed: {allowed}")
+        return tuple(int(token) for token in given)
 
     @property
     def is_greedy(self) -> bool:
@@ -221,7 +224,8 @@ class SchedulerConfig:
         return min(self.max_model_len, self.num_blocks * self.block_size)
 
 
-_DTYPES = ("auto", "float32", "bfloat16", "float16")
+_DTYPES = ("auto", "float32", "bfloat16")
+_DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +258,8 @@ class EngineConfig:
             raise RequestError(f"model is {self.model!r}; allowed: a folder, a GGUF file, a hub id or 'smollm2'")
         if self.dtype not in _DTYPES:
             raise RequestError(f"dtype is {self.dtype!r}; allowed: {', '.join(_DTYPES)}")
-        if not isinstance(self.device, str) or not self.device:
-            raise RequestError(f"device is {self.device!r}; allowed: 'auto', 'cpu', 'cuda' or 'cuda:N'")
+        if self.device not in _DEVICES:
+            raise RequestError(f"device is {self.device!r}; allowed: {', '.join(_DEVICES)}")
         if self.max_model_len is not None:
             _integer("max_model_len", self.max_model_len, 2)
         if self.kv_cache_tokens is not None:

@@ -71,7 +71,7 @@ class GrammarCompiler:
         max_entries: compiled grammars kept, least recently used dropped first.
     """
 
-    def __init__(self, vocabulary: Any, max_entries: int = 256) -> None:
+    def __init__(self, vocabulary: Any, max_entries: int = 64) -> None:
         self._vocabulary = vocabulary
         self._max_entries = max_entries
         # The grammar is kept beside its result: an id may be reused only after its object is gone.
@@ -116,8 +116,10 @@ class GrammarCompiler:
             worker.start()
         return self._jobs
 
-    def abandon(self) -> None:
-        """Leave a stuck worker behind; what it had not begun is compiled by a new one."""
+    def replace_stuck_worker(self) -> None:
+        """Leave a worker behind that is past a deadline; what it had not begun is compiled by a new one."""
+        if not any(future.running() for _, future in self._entries.values()):
+            return
         stuck, self._jobs = self._jobs, None
         pending = [entry for entry in self._entries.values() if not entry[1].done()]
         if stuck is not None:

@@ -249,10 +249,9 @@ class EngineCore:
 
     def _finish(self, request: Request, reason: FinishReason, delta: str, token_ids: tuple[int, ...]) -> Update:
         """Let out the text that was held back, free the blocks, and say how it ended."""
-        if not isinstance(request.stop_reason, str):
-            delta += self._held_back(request)
-            if isinstance(request.stop_reason, str):
-                reason = "stop"
+        # The decoder is not flushed: what it holds back is the beginning of a character that never came.
+        if request.stops is not None and not isinstance(request.stop_reason, str):
+            delta += request.stops.finish()
         request.text += delta
         if request.constraint is not None:
             if isinstance(request.stop_reason, str):
@@ -263,16 +262,6 @@ class EngineCore:
         self.metrics.finished_requests += 1
         self.metrics.cached_tokens += request.clock.num_cached_tokens or 0
         return Update(request, delta, token_ids, reason)
-
-    def _held_back(self, request: Request) -> str:
-        tail = request.decoder.flush() if request.decoder else ""
-        if request.stops is None:
-            return tail
-        shown, stop = request.stops.feed(tail) if tail else ("", None)
-        if stop is not None:
-            request.stop_reason = stop
-            return shown
-        return shown + request.stops.finish()
 
     def _fail(self, request: Request, error: Exception) -> Update:
         """End one request with its error; the others go on."""

@@ -31,7 +31,6 @@ class TextDecoder(Protocol):
     """Token ids to text, a token at a time; never half a character (engine/detokenize.py)."""
 
     def push(self, token_id: int, /) -> str: ...
-    def flush(self) -> str: ...
 
 
 class StopFinder(Protocol):

@@ -199,9 +199,10 @@ def _truncate(scores: Tensor, requests: Sequence[Request]) -> None:
     top_p = [row for row, request in enumerate(requests) if request.params.top_p < 1.0]
     if top_p:
         _keep_top_p(scores, top_p, [requests[row].params.top_p for row in top_p])
-    for row, request in enumerate(requests):
-        if request.params.min_p > 0.0:
-            _keep_from(scores, [row], torch.tensor([math.log(request.params.min_p)], device=scores.device))
+    min_p = [row for row, request in enumerate(requests) if request.params.min_p > 0.0]
+    if min_p:
+        lowest = [math.log(requests[row].params.min_p) for row in min_p]
+        _keep_from(scores, min_p, torch.tensor(lowest, dtype=torch.float32, device=scores.device))
 
 
 def _keep_from(scores: Tensor, rows: list[int], thresholds: Tensor) -> None:

@@ -1,0 +1,228 @@
+"""The engine as several callers use it at once: prompts in, steps by whoever waits, results out to their groups.
+
+There is no engine thread. A caller that waits steps the core, and with it everybody's requests, so callers on several
+threads are one batch. New requests and aborts go through an inbox that the next step empties; nobody has to wait for
+a step to hand one in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import numbers
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from structgen.engine.config import EngineConfig, SamplingParams
+from structgen.engine.constraints import Constraint, GrammarCompiler
+from structgen.engine.core import EngineCore, Runner, Update
+from structgen.engine.detokenize import Detokenizer
+from structgen.engine.group import Group
+from structgen.engine.outputs import StreamEvent
+from structgen.engine.request import Request
+from structgen.engine.stops import StopStrings
+from structgen.engine.tokenizer import Tokenizer
+from structgen.errors import GrammarTooComplex, RequestError
+
+Prompt = str | Sequence[int]
+
+# While another thread steps, its results may be ours: look again after this time.
+_LOOK_AGAIN_S = 0.005
+
+
+class Front:
+    """Turns prompts into requests, steps the core, hands updates to their groups. Thread-safe."""
+
+    def __init__(self, config: EngineConfig, runner: Runner, tokenizer: Tokenizer) -> None:
+        self.config = config
+        self.runner = runner
+        self.tokenizer = tokenizer
+        self.vocabulary = tokenizer.vocabulary_of_size(runner.vocab_size)
+        self.core = EngineCore(
+            runner,
+            config.scheduler_config(num_blocks=runner.num_blocks, max_model_len=runner.max_model_len),
+            eos_token_ids=tokenizer.eos_token_ids,
+            num_token_ids=tokenizer.vocabulary.size,
+            decode_token=lambda token: tokenizer.decode([token], skip_special_tokens=False),
+        )
+        self.compiler = GrammarCompiler(self.vocabulary)
+        self.is_closed = False
+        self._lock = threading.Lock()
+        self._groups: dict[str, Group] = {}
+        self._inbox: deque[tuple[str, Group]] = deque()
+        self._names = itertools.count()
+
+    # -- prompts to groups ---------------------------------------------------------------------------------
+
+    def next_id(self) -> str:
+        return str(next(self._names))
+
+    def prepare(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        grammar: object = None,
+        *,
+        on_event: Callable[[StreamEvent], None] | None = None,
+        on_done: Callable[[], None] | None = None,
+        cache_salt: str = "",
+    ) -> Group:
+        """A group for a prompt; `submit` hands it in.
+
+        Raises:
+            RequestError: the prompt or the grammar is of no use.
+        """
+        if self.is_closed:
+            raise RequestError("this LLM has been shut down; make a new one")
+        if not isinstance(params, SamplingParams):
+            raise RequestError(f"params is {params!r}; allowed: SamplingParams")
+        token_ids = self.encode(prompt)
+        group_id = self.next_id()
+        compiled = None if grammar is None else self.compiler.submit(grammar)
+        leader: Request | None = None
+        requests: list[Request] = []
+        for index in range(params.n):
+            request = Request(
+                request_id=group_id if params.n == 1 else f"{group_id}.{index}",
+                group_id=group_id,
+                token_ids=list(token_ids),
+                params=params,
+                index=index,
+                cache_salt=cache_salt,
+                decoder=Detokenizer(self.vocabulary, skip_special_tokens=params.skip_special_tokens),
+                stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
+                leader=leader,
+            )
+            if compiled is not None:
+                request.constraint = Constraint(grammar, compiled, self.config.grammar_timeout_s)
+            leader = leader or request
+            requests.append(request)
+        return Group(
+            group_id,
+            prompt if isinstance(prompt, str) else None,
+            token_ids,
+            requests,
+            convert=_converter(grammar),
+            on_event=on_event,
+            on_done=on_done,
+        )
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """A prompt as token ids; an empty text is the start token alone.
+
+        Raises:
+            RequestError: neither text nor token ids, an id outside the vocabulary, or nothing to start from.
+        """
+        if isinstance(prompt, str):
+            token_ids = self.tokenizer.encode(prompt)
+            if not token_ids and self.tokenizer.bos_token_id is not None:
+                token_ids = [self.tokenizer.bos_token_id]
+        else:
+            token_ids = self._checked_ids(prompt)
+        if not token_ids:
+            raise RequestError(
+                "the prompt is empty, and the model has no start token to begin from; allowed: at least one token"
+            )
+        return token_ids
+
+    def _checked_ids(self, prompt: Any) -> list[int]:
+        if isinstance(prompt, (bytes, dict)) or not isinstance(prompt, Sequence):
+            raise RequestError(f"a prompt is {prompt!r}; allowed: a text or a list of token ids")
+        for token in prompt:
+            if isinstance(token, bool) or not isinstance(token, numbers.Integral):
+                raise RequestError(f"a prompt holds {token!r}; allowed: a text or a list of token ids")
+            if not 0 <= int(token) < self.runner.vocab_size:
+                raise RequestError(
+                    f"a prompt holds the token id {token}; allowed: 0 to {self.runner.vocab_size - 1}"
+                )
+        return [int(token) for token in prompt]
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._inbox) or self.core.has_work
+
+    def submit(self, group: Group) -> None:
+        """Hand a group in; the next step takes it."""
+        self._inbox.append(("add", group))
+
+    def cancel(self, group: Group) -> None:
+        """Ask the next step to abort a group."""
+        self._inbox.append(("abort", group))
+
+    def abort(self, groups: Sequence[Group]) -> None:
+        """Abort groups now, and see to it that their blocks are free."""
+        with self._lock:
+            for group in groups:
+                self.cancel(group)
+            self._empty_inbox()
+            self.core.recover()
+
+    def step(self) -> None:
+        """One step for everybody.
+
+        Raises:
+            Exception: the step itself broke (not a request): all requests have failed with it by then.
+        """
+        with self._lock:
+            self._step()
+
+    def run_until(self, is_ready: Callable[[], object]) -> None:
+        """Step, or let another thread step, until ``is_ready()``."""
+        while not is_ready():
+            if self._lock.acquire(timeout=_LOOK_AGAIN_S):
+                try:
+                    if not is_ready():
+                        self._step()
+                finally:
+                    self._lock.release()
+
+    def _step(self) -> None:
+        self._empty_inbox()
+        try:
+            result = self.core.step()
+        except Exception as error:
+            for update in self.core.fail_all(error):
+                self._deliver(update)
+            raise
+        overdue = False
+        for update in result.updates:
+            overdue = overdue or isinstance(update.request.error, GrammarTooComplex)
+            self._deliver(update)
+        if overdue:
+            self.compiler.replace_stuck_worker()
+
+    def _empty_inbox(self) -> None:
+        while self._inbox:
+            verb, group = self._inbox.popleft()
+            if verb == "add":
+                self._groups[group.group_id] = group
+            for request in group.requests:
+                update = self.core.add(request) if verb == "add" else self.core.abort(request)
+                if update is not None:
+                    self._deliver(update)
+
+    def _deliver(self, update: Update) -> None:
+        group = self._groups.get(update.request.group_id)
+        if group is None:
+            return
+        group.take(update)
+        if group.is_done:
+            del self._groups[group.group_id]
+
+    def close(self) -> None:
+        """Abort everything and end the compile thread; again is harmless."""
+        self.is_closed = True
+        self.abort(list(self._groups.values()))
+        self.compiler.shutdown()
+
+
+def _converter(grammar: Any) -> Callable[[str], Any] | None:
+    """How a text of the grammar becomes a value: ``grammar.value``, also through a compiled grammar."""
+    for owner in (grammar, getattr(grammar, "grammar", None)):
+        convert = getattr(owner, "value", None)
+        if callable(convert):
+            return convert  # type: ignore[no-any-return]
+    return None

@@ -1,0 +1,145 @@
+"""Greedy output does not depend on batch size, chunking, prefix cache or preemption.
+
+On the fake model, whose logits need every KV slot to be right, over all combinations; on the tiny random model in f32.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from fakes import EOS, VOCAB, FakeGrammar, FakeRunner, greedy_oracle, make_core, make_request
+
+from structgen.engine.config import SchedulerConfig
+from structgen.engine.constraints import GrammarCompiler
+from structgen.engine.core import EngineCore
+from structgen.engine.request import Request
+
+
+def thirds(history: list[int]) -> set[int]:
+    return {*range(len(history) % 3, VOCAB, 3), *({EOS} if len(history) >= 6 else ())}
+
+
+def drive(
+    core: EngineCore, requests: Sequence[Request], *, batch: int, preempt_every: int, seed: int = 0
+) -> None:
+    """At most ``batch`` requests at a time; every few steps a random running one is preempted, if it has got a token
+    since it last was (otherwise a chunk smaller than a block would never get anywhere)."""
+    seen: dict[Request, int] = {}
+    rng = random.Random(seed)
+    queue = list(requests)
+    for step in itertools.count(1):
+        while queue and len(core.scheduler.requests()) < batch:
+            core.add(queue.pop(0))
+        if not queue and not core.has_work:
+            break
+        core.step()
+        ready = [request for request in core.scheduler.running if request.num_output > seen.get(request, 0)]
+        if preempt_every and step % preempt_every == 0 and ready:
+            victim = rng.choice(ready)
+            seen[victim] = victim.num_output
+            core.scheduler.preempt(victim)
+        core.scheduler.check()
+    core.scheduler.pool.check()
+
+
+@pytest.mark.parametrize("preempt_every", [0, 3])
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_fake_model(batch: int, caching: bool, preempt_every: int):
+    prompts = [[i % 4, *range(i * 3 % 30 + 1)] for i in range(16)]
+    wanted = [greedy_oracle(p, 10, thirds if i % 2 else None) for i, p in enumerate(prompts)]
+    for chunk in (1, 2, 3, 7, 16, 64):
+        core = make_core(
+            FakeRunner(num_blocks=64),
+            max_num_batched_tokens=64,
+            long_prefill_token_threshold=chunk,
+            enable_prefix_caching=caching,
+        )
+        compiler = GrammarCompiler(None)
+        grammar = FakeGrammar(thirds)
+        requests = [
+            make_request(p, max_tokens=10, grammar=grammar if i % 2 else None, compiler=compiler)
+            for i, p in enumerate(prompts)
+        ]
+        drive(core, requests, batch=batch, preempt_every=preempt_every)
+        assert [request.output_token_ids for request in requests] == wanted
+
+
+def test_fake_model_short_of_blocks():
+    """A pool so small that preemption happens by itself."""
+    prompts = [[i, *range(12)] for i in range(12)]
+    core = make_core(FakeRunner(num_blocks=12, max_model_len=40))
+    requests = [make_request(p, max_tokens=20, ignore_eos=True) for p in prompts]
+    drive(core, requests, batch=16, preempt_every=0)
+    assert core.metrics.preemptions > 0
+    for prompt, request in zip(prompts, requests, strict=True):
+        assert request.output_token_ids == greedy_oracle(prompt, 20, ignore_eos=True)
+
+
+def test_seeded_sampling_does_not_depend_on_scheduling_either():
+    prompts = [[i, *range(12)] for i in range(8)]
+    outputs = []
+    for batch, chunk, preempt_every in ((1, 0, 0), (8, 5, 0), (8, 3, 2)):
+        core = make_core(FakeRunner(num_blocks=64), long_prefill_token_threshold=chunk)
+        requests = [make_request(p, temperature=1.0, seed=i, max_tokens=12) for i, p in enumerate(prompts)]
+        drive(core, requests, batch=batch, preempt_every=preempt_every)
+        outputs.append([request.output_token_ids for request in requests])
+    assert outputs[0] == outputs[1] == outputs[2]
+
+
+class TestTinyModel:
+    """The real runner in f32 on a random model of two layers."""
+
+    PROMPTS = ("Hello", "the cat and the dog", "a", '{"name": "' * 5, "x" * 70, "0 1 2 3 4 5 6 7")
+    TOKENS = 12
+
+    @pytest.fixture(scope="class")
+    def outputs(self, tiny_model: Callable[..., Path]) -> Callable[..., list[list[int]]]:
+        from structgen.engine.runner import Runner
+        from structgen.engine.tokenizer import Tokenizer
+
+        path = tiny_model("llama")
+        tokenizer = Tokenizer.load(path)
+        runner = Runner(path, dtype="float32", device="cpu", kv_cache_tokens=4096, max_num_batched_tokens=512)
+        prompts = [
+            tokenizer.encode(f"{i} {text}") for i, text in zip(range(16), self.PROMPTS * 3, strict=False)
+        ]
+
+        def outputs(batch: int, chunk: int, caching: bool, preempt_every: int) -> list[list[int]]:
+            config = SchedulerConfig(
+                num_blocks=runner.num_blocks,
+                block_size=runner.block_size,
+                max_model_len=runner.max_model_len,
+                long_prefill_token_threshold=chunk,
+                enable_prefix_caching=caching,
+            )
+            core = EngineCore(runner, config, eos_token_ids=tokenizer.eos_token_ids)
+            requests = [make_request(p, max_tokens=self.TOKENS, ignore_eos=True) for p in prompts]
+            drive(core, requests, batch=batch, preempt_every=preempt_every)
+            return [request.output_token_ids for request in requests]
+
+        return outputs
+
+    @pytest.fixture(scope="class")
+    def alone(self, outputs: Callable[..., list[list[int]]]) -> list[list[int]]:
+        return outputs(1, 0, False, 0)
+
+    @pytest.mark.parametrize("preempt_every", [0, 3])
+    @pytest.mark.parametrize("caching", [True, False])
+    @pytest.mark.parametrize(
+        ("batch", "chunk"), [(1, 5), (16, 0), (16, 1), (16, 2), (16, 7), (16, 16), (16, 64)]
+    )
+    def test_greedy_tokens_are_equal(
+        self,
+        outputs: Callable[..., list[list[int]]],
+        alone: list[list[int]],
+        batch: int,
+        chunk: int,
+        caching: bool,
+        preempt_every: int,
+    ):
+        assert outputs(batch, chunk, caching, preempt_every) == alone
