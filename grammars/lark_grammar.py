@@ -177,10 +177,16 @@ def _build(text: str, start: str, options: dict[str, Any]) -> Machine:
     terminals = list(conf.terminals)
     number = {t.name: i for i, t in enumerate(terminals, 1)}
     flags = int(conf.g_regex_flags)
-    patterns = []
+    states = frontend.lexer.states
+    used = set(number) if states is None else {name for accepted in states.values() for name in accepted}
+    used |= set(conf.ignore)
+    patterns: list[regex.Node] = []
     for terminal in terminals:
-        _verify(text, terminal, flags)
-        patterns.append(_pattern(text, terminal, flags))
+        if terminal.name in used:
+            _verify(text, terminal, flags)
+            patterns.append(_pattern(text, terminal, flags))
+        else:
+            patterns.append(regex.NOTHING)  # in rules that the start rule never reaches
     unknown = [name for name in conf.ignore if name not in number]
     if unknown:
         raise GrammarError(f"%ignore names the terminal {unknown[0]}, which is not defined",
@@ -192,10 +198,10 @@ def _build(text: str, start: str, options: dict[str, Any]) -> Machine:
     except UnsupportedGrammar as error:
         named = next((t for t in terminals if f"terminal {t.user_repr()}:" in str(error)), terminals[0])
         raise UnsupportedGrammar(str(error), line=_line_of_terminal(text, named)) from None
-    lexers = _Lexers(terminals, number, conf.ignore, flags)
+    lexers = _Lexers([t for t in terminals if t.name in used], number, conf.ignore, flags)
     rows = []
     for actions in (table.states[i] for i in range(len(table.states))):
-        rows.append(_row(text, actions, number, lexers, frontend.lexer.states is None))
+        rows.append(_row(text, actions, number, lexers, states is None))
     rules = [
         (rule.origin.name, tuple(number[s.name] if s.is_term else s.name for s in rule.expansion))
         for rule in frontend.parser_conf.rules
