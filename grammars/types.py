@@ -45,9 +45,6 @@ _NAIVE_DATETIME = (
     r"-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
     r"|02-(?:0[1-9]|1[0-9]|2[0-8]))T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
 )
-# Python's calendar starts in the year 1, RFC 3339's in the year 0. Not for date-times: beside their leap seconds
-# (23:59:60Z, which Python refuses as well) a pattern has too many states for its worth.
-_YEAR = "^[0-9]{0,3}[1-9]"
 _BASE64 = "^(?:[{0}]{{4}})*(?:[{0}]{{2}}==|[{0}]{{3}}=)?$"
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 
@@ -211,9 +208,6 @@ class _Tuned(GenerateJsonSchema):
         text = _NUMBER_TEXT if places is None and whole is None else _plain_number(whole, places)
         return {"anyOf": [number, {"type": "string", "pattern": f"^{text}$"}], _DECIMAL: True}
 
-    def date_schema(self, schema: core_schema.DateSchema) -> Schema:
-        return _with_pattern(super().date_schema(schema), _YEAR)
-
     def datetime_schema(self, schema: core_schema.DatetimeSchema) -> Schema:
         if schema.get("tz_constraint") == "naive":
             return {"type": "string", "pattern": _NAIVE_DATETIME}
@@ -276,11 +270,6 @@ class _Tuned(GenerateJsonSchema):
 _DECIMAL = "x-structgen-decimal"
 _SET = "x-structgen-set"
 _TAG = "x-structgen-tag"
-
-
-def _with_pattern(made: Schema, pattern: str) -> Schema:
-    """``made`` with a pattern, if it is a string still (``datetime`` may be configured to be a number)."""
-    return {**made, "pattern": pattern} if made.get("type") == "string" and "pattern" not in made else made
 
 
 def _plain(number: Any) -> int | float:

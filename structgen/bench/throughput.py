@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -95,8 +96,14 @@ def _transformers(llm: LLM, args: argparse.Namespace) -> Run:
     where: dict[str, Any] = {"pretrained_model_name_or_path": str(path)}
     if path.is_file():
         where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+        with suppress(ImportError):  # older versions always unpack the weights
+            from transformers import GgufConfig
+
+            where["quantization_config"] = GgufConfig(dequantize=True)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(**where)
+        tokenizer = AutoTokenizer.from_pretrained(
+            path.parent if path.is_file() else path, gguf_file=where.get("gguf_file")
+        )
         model = AutoModelForCausalLM.from_pretrained(**where, dtype=llm.dtype).eval()
     except (OSError, ValueError, ImportError) as error:
         raise ModelError(f"transformers cannot load {args.model}: {error}") from error
