@@ -1,0 +1,218 @@
+"""JSON Schema as a machine: the face of the ``schema`` package.
+
+Policies, where RFC 8259 and JSON Schema leave a choice:
+
+* ``order``: ``"schema"`` writes the keys of an object in the order in which the schema names them (``properties``
+  first, then names that only occur in ``required``), all others after them; ``"any"`` takes every order.
+* ``whitespace``: ``"bounded"`` allows, between tokens, one space or one line break with at most 64 blanks of
+  indentation; ``"compact"`` none; ``"pretty"`` exactly ``json.dumps(indent=2)``; ``"any"`` all that RFC 8259
+  allows, also around the text.
+* ``escapes``: ``"any"`` takes every spelling of a character in a string; ``"canonical"`` the one of
+  ``json.dumps(ensure_ascii=False)``.
+* ``numbers``: ``"plain"`` writes integers without point and exponent, and exponents only where a number has no
+  bounds.
+
+Keys never occur twice, and no string holds half a surrogate pair.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
+from structgen.grammars.encoding import JSON_ANY, JSON_CANONICAL
+from structgen.grammars.expr import seq
+from structgen.grammars.machine import Cell, Machine, Thread
+from structgen.grammars.residual import state
+from structgen.grammars.schema.document import Document, Draft, Place, draft_named
+from structgen.grammars.schema.expand import check_built, check_circles
+from structgen.grammars.schema.layout import LAYOUTS, Layout
+from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style
+from structgen.grammars.schema.report import Report
+from structgen.grammars.schema.scalars import check_pattern
+
+__all__ = ["Report", "machine"]
+
+_ENCODINGS = {"any": JSON_ANY, "canonical": JSON_CANONICAL}
+_DRAFTS = {Draft.D4: "4", Draft.D6: "6", Draft.D7: "7", Draft.D2019: "2019-09", Draft.D2020: "2020-12"}
+
+
+def machine(
+    schema: Mapping[str, Any] | bool | str,
+    *,
+    order: str = "schema",
+    whitespace: str = "bounded",
+    escapes: str = "any",
+    numbers: str = "plain",
+    format_assertion: bool = True,
+    on_unsupported: str = "error",
+    draft: str | int | None = None,
+    registry: Any = None,
+) -> tuple[Machine, Report]:
+    """The machine of all JSON texts that satisfy ``schema``, and what its keywords came to.
+
+    Args:
+        schema: a schema, or its JSON text (whose decimals are then kept exactly).
+        format_assertion: whether ``format`` is enforced or an annotation.
+        draft: the draft to read it as, whatever ``$schema`` says; None: ``$schema``'s, else the newest one in
+            which the schema has a meaning.
+        registry: a ``referencing.Registry`` with the documents that references lead to.
+
+    Raises:
+        GrammarError: a malformed schema or an unknown option.
+        UnsatisfiableGrammar: nothing satisfies the schema.
+        UnsupportedGrammar: a keyword (or option) that is not built yet.
+        GrammarTooComplex: a limit was reached.
+    """
+    _choice("order", order, ("schema", "any"))
+    _choice("whitespace", whitespace, tuple(LAYOUTS))
+    _choice("escapes", escapes, tuple(_ENCODINGS))
+    _choice("numbers", numbers, ("plain", "any"))
+    _choice("on_unsupported", on_unsupported, ("error", "gate"))
+    if numbers == "any":
+        raise UnsupportedGrammar("numbers='any' (1.0 and 1e3 as integers) is not built yet; use numbers='plain'")
+    if on_unsupported == "gate":
+        raise UnsupportedGrammar("on_unsupported='gate' is not built yet; use 'error'")
+    contents = _contents(schema)
+    style = Style(_ENCODINGS[escapes], LAYOUTS[whitespace], order == "any")
+    try:
+        document = Document(contents, None if draft is None else draft_named(draft), registry, format_assertion)
+        places = _survey(document)
+        forest = Forest(style)
+        root = forest.node([document.root])
+        if not root.satisfiable:
+            raise _unsatisfiable(root)
+    except RecursionError:
+        raise GrammarTooComplex("the schema is nested too deeply") from None
+    return _JsonMachine(root, document), Report(_DRAFTS[document.root.scope.draft], tuple(places))
+
+
+def _choice(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise GrammarError(f"{name}={value!r} is unknown; use one of {', '.join(map(repr, known))}")
+
+
+def _contents(schema: Any) -> Any:
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema, parse_float=Decimal)
+        except json.JSONDecodeError as error:
+            raise GrammarError(f"the schema is no JSON: {error.msg}", line=error.lineno, column=error.colno) from None
+        except RecursionError:
+            raise GrammarTooComplex("the schema is nested too deeply to be read") from None
+    if not isinstance(schema, (dict, bool)):
+        raise GrammarError(f"a JSON Schema is an object or a boolean, not {type(schema).__name__}", pointer="#")
+    return schema
+
+
+def _survey(document: Document) -> list[Place]:
+    """Every subschema that counts, with its shape checked. Raises what makes the schema unusable."""
+    found: dict[Place, None] = {document.root: None}
+    queue = [document.root]
+    checked: set[str] = set()
+    for place in queue:
+        rules = place.rules
+        for keyword, reason in rules.unsupported:
+            raise UnsupportedGrammar(reason, pointer=f"{place.pointer}/{keyword}")
+        for pattern in rules.patterns:
+            if pattern not in checked:
+                check_pattern(pattern, f"{place.pointer}/pattern")
+                checked.add(pattern)
+        for pattern in rules.pattern_properties or ():
+            if pattern not in checked:
+                check_pattern(pattern, f"{place.pointer}/patternProperties")
+                checked.add(pattern)
+        if rules.unique and (rules.max_items is None or rules.max_items > 1):
+            raise UnsupportedGrammar("uniqueItems is not built yet", pointer=f"{place.pointer}/uniqueItems")
+        for keyword, unevaluated in (("unevaluatedProperties", rules.unevaluated_properties),
+                                     ("unevaluatedItems", rules.unevaluated_items)):
+            if unevaluated is not None and unevaluated.contents is not True:
+                raise UnsupportedGrammar(f"{keyword} is not built yet", pointer=f"{place.pointer}/{keyword}")
+        for child in rules.children:
+            if child not in found:
+                found[child] = None
+                queue.append(child)
+    check_circles(found)
+    for place in found:
+        rules = place.rules
+        if rules.one_of or rules.negations or rules.conditions or rules.contains:
+            check_built(place)
+    return list(found)
+
+
+def _unsatisfiable(root: Node) -> UnsatisfiableGrammar:
+    """Follow the reason down to the places that contradict each other."""
+    node, seen = root, {root}
+    while True:
+        below = None
+        for case in node.parts.cases:
+            for key in case.required:
+                child = case.node(key)
+                if child is not None and child not in seen and not child.satisfiable:
+                    below = child
+        for plan in node.parts.arrays:
+            for child in plan.inputs():
+                if child not in seen and not child.satisfiable:
+                    below = child
+        if below is None:
+            break
+        node = below
+        seen.add(node)
+    pointers = [place.pointer for place in node.places]
+    keywords = []
+    for place in node.places:
+        keywords += [f"{place.pointer}/{key}" if key != "false" else place.pointer for key in place.rules.enforced]
+    return UnsatisfiableGrammar(
+        "no value satisfies this schema; these contradict each other: " + ", ".join(keywords[:12]),
+        pointer=pointers[0] if pointers else "#",
+    )
+
+
+class _JsonMachine:
+    """One JSON text. ``document`` keeps the places alive."""
+
+    def __init__(self, root: Node, document: Document) -> None:
+        self.root = root
+        self.document = document
+
+    def start(self, bottom: Cell) -> Sequence[Thread]:
+        layout = self.root.forest.style.layout
+        lead = layout.blank if layout.outer is not None else None
+        begun = self.root.cached_state(
+            "root", lambda: self.root.body if lead is None else seq(lead, self.root.body)
+        )
+        if begun is None:
+            return ()
+        return (Thread(begun, bottom.push(_RootFrame(self.root, False))),)
+
+
+class _RootFrame(NamedTuple):
+    """The whole text."""
+
+    node: Node
+    ended: bool
+
+    @property
+    def view(self) -> Hashable:
+        return self
+
+    def follow(self, cell: Cell, outcome: int, text: bytes | None) -> Sequence[Thread]:
+        if self.ended:
+            return cell.parent.resume()
+        below = cell.replace(_RootFrame(self.node, True))
+        return self._end(below) if outcome == SCALAR else self.node.enter(outcome, below, 0)
+
+    def resume(self, cell: Cell) -> Sequence[Thread]:
+        return self._end(cell)
+
+    def _end(self, cell: Cell) -> Sequence[Thread]:
+        layout: Layout = self.node.forest.style.layout
+        found = list(cell.parent.resume())
+        if layout.outer is not None:
+            blank = state(layout.outer)
+            assert blank is not None
+            found.append(Thread(blank, cell))
+        return found

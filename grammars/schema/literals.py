@@ -1,0 +1,194 @@
+"""Values in schemas (``const``, ``enum``): equality as JSON Schema means it, and whether a value satisfies a
+subschema. Numbers compare exactly: a float stands for the decimal that it is spelled as."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from decimal import Decimal
+from typing import Any
+
+from structgen.errors import GrammarError
+from structgen.grammars import formats
+from structgen.grammars.encoding import UTF8
+from structgen.grammars.expr import matches
+from structgen.grammars.schema.document import Place
+from structgen.grammars.schema.keywords import (
+    ARRAY,
+    BOOLEAN,
+    FRACTION,
+    INTEGER,
+    NULL,
+    OBJECT,
+    STRING,
+    Rules,
+    exact,
+)
+from structgen.grammars.schema.scalars import is_multiple, pattern_expr
+
+
+def check_literal(value: Any, pointer: str) -> None:
+    """Raises GrammarError unless ``value`` is JSON."""
+    queue = [value]
+    while queue:
+        at = queue.pop()
+        if isinstance(at, float) and not math.isfinite(at):
+            raise GrammarError(f"{at!r} is no JSON number", pointer=pointer)
+        if isinstance(at, dict):
+            if not all(isinstance(key, str) for key in at):
+                raise GrammarError("object keys must be strings", pointer=pointer)
+            queue.extend(at.values())
+        elif isinstance(at, (list, tuple)):
+            queue.extend(at)
+        elif not (at is None or isinstance(at, (bool, int, float, str, Decimal))):
+            raise GrammarError(f"{at!r} ({type(at).__name__}) is no JSON value", pointer=pointer)
+
+
+def identity(value: Any) -> Hashable:
+    """Equal for values that JSON Schema calls equal (``1`` and ``1.0``, but not ``1`` and ``true``)."""
+    if isinstance(value, bool) or value is None:
+        return (type(value), value)
+    if isinstance(value, (int, float, Decimal)):
+        return exact(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return ("object", frozenset((key, identity(each)) for key, each in value.items()))
+    return ("array", tuple(identity(each) for each in value))
+
+
+def same_value(a: Any, b: Any) -> bool:
+    return identity(a) == identity(b)
+
+
+def type_of(value: Any) -> int:
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, (int, float, Decimal)):
+        number = exact(value)
+        return INTEGER if number == number.to_integral_value() else FRACTION
+    if isinstance(value, str):
+        return STRING
+    return OBJECT if isinstance(value, dict) else ARRAY
+
+
+def accepts(place: Place, value: Any) -> bool:
+    """Whether ``value`` satisfies the subschema. Raises RecursionError for values or rules nested too deeply."""
+    rules = place.rules
+    if rules.alias is not None:
+        return accepts(rules.alias, value)
+    return satisfies(rules, value) and all(accepts(each, value) for each in rules.all_of)
+
+
+def satisfies(rules: Rules, value: Any) -> bool:
+    """Whether ``value`` satisfies the rules, those in ``all_of`` left aside."""
+    kind = type_of(value)
+    if not rules.types & kind:
+        return False
+    if rules.values is not None and not any(same_value(value, each) for each in rules.values):
+        return False
+    if any(same_value(value, each) for each in rules.excluded):
+        return False
+    if kind == STRING and not _string(rules, value):
+        return False
+    if kind & (INTEGER | FRACTION) and not _number(rules, exact(value)):
+        return False
+    if kind == OBJECT and not _object(rules, value):
+        return False
+    if kind == ARRAY and not _array(rules, value):
+        return False
+    for group in rules.any_of:
+        if not any(all(accepts(each, value) for each in alternative) for alternative in group):
+            return False
+    for branches in rules.one_of:
+        if sum(accepts(each, value) for each in branches) != 1:
+            return False
+    for condition, then, other in rules.conditions:
+        chosen = then if accepts(condition, value) else other
+        if chosen is not None and not accepts(chosen, value):
+            return False
+    return not any(accepts(each, value) for each in rules.negations)
+
+
+def text_matches(pattern: str, text: str) -> bool:
+    """Whether an ECMA pattern is found in ``text``."""
+    try:
+        return matches(pattern_expr(pattern, UTF8), text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _format_matches(name: str, text: str) -> bool:
+    try:
+        return matches(formats.expr(name, UTF8), text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _string(rules: Rules, value: str) -> bool:
+    if len(value) < rules.min_length or (rules.max_length is not None and len(value) > rules.max_length):
+        return False
+    return (
+        all(text_matches(pattern, value) for pattern in rules.patterns)
+        and not any(text_matches(pattern, value) for pattern in rules.not_patterns)
+        and all(_format_matches(name, value) for name in rules.formats)
+        and not any(_format_matches(name, value) for name in rules.not_formats)
+    )
+
+
+def _number(rules: Rules, value: Decimal) -> bool:
+    lo, hi = rules.lo, rules.hi
+    if lo is not None and (value < lo.value or (lo.open and value == lo.value)):
+        return False
+    if hi is not None and (value > hi.value or (hi.open and value == hi.value)):
+        return False
+    return all(is_multiple(value, each) for each in rules.multiples) and not any(
+        is_multiple(value, each) for each in rules.not_multiples
+    )
+
+
+def _object(rules: Rules, value: dict[str, Any]) -> bool:
+    if len(value) < rules.min_properties or (rules.max_properties is not None and len(value) > rules.max_properties):
+        return False
+    if any(key not in value for key in rules.required):
+        return False
+    for key, wanted in (rules.dependents or {}).items():
+        if key in value and any(each not in value for each in wanted):
+            return False
+    for key, each in value.items():
+        if not all(accepts(place, each) for place in places_for(rules, key)):
+            return False
+        if not all(accepts(place, key) for place in rules.names):
+            return False
+    return True
+
+
+def places_for(rules: Rules, key: str) -> list[Place]:
+    """The subschemas that the value of ``key`` must satisfy."""
+    found = []
+    if rules.properties and key in rules.properties:
+        found.append(rules.properties[key])
+    for pattern, place in (rules.pattern_properties or {}).items():
+        if text_matches(pattern, key):
+            found.append(place)
+    if not found and rules.additional is not None:
+        found.append(rules.additional)
+    return found
+
+
+def _array(rules: Rules, value: list[Any]) -> bool:
+    if len(value) < rules.min_items or (rules.max_items is not None and len(value) > rules.max_items):
+        return False
+    for i, each in enumerate(value):
+        place = rules.prefix[i] if i < len(rules.prefix) else rules.items
+        if place is not None and not accepts(place, each):
+            return False
+    if rules.unique and len({identity(each) for each in value}) < len(value):
+        return False
+    for contains in rules.contains:
+        n = sum(accepts(contains.place, each) for each in value)
+        if n < contains.lo or (contains.hi is not None and n > contains.hi):
+            return False
+    return True

@@ -1,0 +1,324 @@
+"""Nodes: conjunctions of subschemas that values are generated for.
+
+A node is interned by its places, so ``allOf``, ``$ref`` with siblings and a property that several subschemas
+talk about are plain unions, and recursion meets itself. Everything about a node is computed when first asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from structgen.errors import GrammarTooComplex
+from structgen.grammars.encoding import Encoding
+from structgen.grammars.expr import Expr, alt, literal, seq
+from structgen.grammars.machine import Cell, Frame, Thread
+from structgen.grammars.residual import State, state
+from structgen.grammars.schema.arrays import ArrayFrame, ArrayPlan
+from structgen.grammars.schema.document import Place
+from structgen.grammars.schema.expand import Conjunction, expand
+from structgen.grammars.schema.keywords import (
+    ARRAY,
+    BOOLEAN,
+    NULL,
+    NUMBER,
+    OBJECT,
+    STRING,
+    Rules,
+    exact,
+)
+from structgen.grammars.schema.layout import Layout
+from structgen.grammars.schema.literals import satisfies, same_value
+from structgen.grammars.schema.negation import container_equal
+from structgen.grammars.schema.objects import ObjectCase, ObjectPlan, plans_of
+from structgen.grammars.schema.scalars import QUOTE, literals, number_expr, string_body
+
+SCALAR, OPENS_OBJECT, OPENS_ARRAY, CLOSES = range(4)
+"""Outcomes of a terminal that starts a value (CLOSES: or closes the container instead)."""
+
+_OPEN = {OPENS_OBJECT: literal(b"{", OPENS_OBJECT), OPENS_ARRAY: literal(b"[", OPENS_ARRAY)}
+
+
+class Style(NamedTuple):
+    """How values are written."""
+
+    encoding: Encoding
+    layout: Layout
+    any_order: bool
+
+
+class Forest:
+    """The nodes of one document in one style."""
+
+    def __init__(self, style: Style) -> None:
+        self.style = style
+        self._nodes: dict[tuple[Place, ...], Node] = {}
+        self._fresh: dict[Any, Any] = {}
+
+    def node(self, places: Iterable[Place]) -> Node:
+        """The node of the conjunction of ``places``."""
+        found: dict[Place, None] = {}
+        for place in places:
+            for _ in range(64):
+                if place.rules.alias is None:
+                    break
+                place = place.rules.alias
+            if not place.rules.empty:
+                found[place] = None
+        key = tuple(found)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = Node(self, key) if key else any_value(self.style)
+        return node
+
+    def interned(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._fresh.get(key)
+        if found is None:
+            found = self._fresh[key] = make()
+        return found
+
+
+@lru_cache(maxsize=16)
+def any_value(style: Style) -> Node:
+    """The node of every value, shared by all grammars of a style."""
+    forest = Forest(style)
+    forest._nodes[()] = node = Node(forest, ())
+    return node
+
+
+class _Parts(NamedTuple):
+    scalars: Expr
+    texts: Expr
+    """The insides of the strings among the scalars."""
+    cases: tuple[ObjectCase, ...]
+    arrays: tuple[ArrayPlan, ...]
+
+
+class Node:
+    """A conjunction of subschemas."""
+
+    __slots__ = ("_body", "_parts", "_plans", "_sat", "_states", "forest", "places")
+
+    def __init__(self, forest: Forest, places: tuple[Place, ...]) -> None:
+        self.forest = forest
+        self.places = places
+        self._parts: _Parts | None = None
+        self._sat: bool | None = None
+        self._body: Expr | None = None
+        self._plans: tuple[ObjectPlan, ...] | None = None
+        self._states: dict[Any, State | None] = {}
+
+    @property
+    def parts(self) -> _Parts:
+        if self._parts is None:
+            self._parts = self._split()
+        return self._parts
+
+    def _split(self) -> _Parts:
+        encoding = self.forest.style.encoding
+        scalars: list[Expr] = []
+        texts: list[Expr] = []
+        cases: dict[frozenset[Rules], ObjectCase] = {}
+        arrays: dict[frozenset[Rules], ArrayPlan] = {}
+        todo = expand(self.places)[::-1]
+        while todo:
+            types, rules = todo.pop()
+            if any(rule.values is not None for rule in rules):
+                flat, equal = _allowed(rules)
+                scalars.append(literals(flat, encoding))
+                words = {v: 0 for v in flat if isinstance(v, str) and _spellable(v)}
+                if words:
+                    texts.append(encoding.words(words))
+                todo += equal[::-1]
+                continue
+            excluded = [value for rule in rules for value in rule.excluded]
+            for kind, values in ((NULL, (None,)), (BOOLEAN, (True, False))):
+                if types & kind:
+                    scalars.append(literals([v for v in values if not any(same_value(v, x) for x in excluded)],
+                                            encoding))
+            if types & NUMBER:
+                numbers = [exact(v) for v in excluded
+                           if isinstance(v, (int, float, Decimal)) and not isinstance(v, bool)]
+                scalars.append(number_expr(types, rules, numbers))
+            if types & STRING:
+                body = string_body(rules, encoding, [v for v in excluded if isinstance(v, str) and _spellable(v)])
+                texts.append(body)
+                scalars.append(seq(QUOTE, body, QUOTE))
+            if types & OBJECT:
+                about = tuple(rule for rule in rules if rule.on_objects)
+                if frozenset(about) not in cases:
+                    cases[frozenset(about)] = ObjectCase(self.forest, about)
+            if types & ARRAY:
+                about = tuple(rule for rule in rules if rule.on_arrays)
+                if frozenset(about) not in arrays:
+                    arrays[frozenset(about)] = ArrayPlan(self.forest, about)
+        return _Parts(alt(*scalars), alt(*texts), tuple(cases.values()), tuple(arrays.values()))
+
+    @property
+    def containers(self) -> list[ObjectCase | ArrayPlan]:
+        return [*self.parts.cases, *self.parts.arrays]
+
+    @property
+    def has_scalars(self) -> bool:
+        return state(self.parts.scalars) is not None
+
+    @property
+    def has_containers(self) -> bool:
+        return bool(self.objects or self.arrays)
+
+    @property
+    def satisfiable(self) -> bool:
+        """Whether any value satisfies the node (a least fixpoint over required members)."""
+        if self._sat is None:
+            _decide(self)
+        assert self._sat is not None
+        return self._sat
+
+    @property
+    def objects(self) -> tuple[ObjectPlan, ...]:
+        if self._plans is None:
+            cases = [case for case in self.parts.cases if case.feasible(_is_satisfiable)]
+            self._plans = plans_of(self.forest, cases)
+        return self._plans
+
+    @property
+    def arrays(self) -> list[ArrayPlan]:
+        return [plan for plan in self.parts.arrays if plan.feasible(_is_satisfiable)]
+
+    @property
+    def body(self) -> Expr:
+        """Every start of a value: a whole scalar, or an opening bracket (see the outcomes above)."""
+        if self._body is None:
+            parts = [self.parts.scalars] if self.has_scalars else []
+            if self.objects:
+                parts.append(_OPEN[OPENS_OBJECT])
+            if self.arrays:
+                parts.append(_OPEN[OPENS_ARRAY])
+            self._body = alt(*parts)
+        return self._body
+
+    @property
+    def brackets(self) -> Expr:
+        """The starts of containers alone."""
+        return alt(*([_OPEN[OPENS_OBJECT]] if self.objects else []), *([_OPEN[OPENS_ARRAY]] if self.arrays else []))
+
+    def cached_state(self, key: Any, make: Callable[[], Expr]) -> State | None:
+        """A terminal built from this node."""
+        try:
+            return self._states[key]
+        except KeyError:
+            found = self._states[key] = state(make())
+            return found
+
+    def value_state(self) -> State | None:
+        """The terminal from a colon to the value."""
+        layout = self.forest.style.layout
+        return self.cached_state(
+            "value", lambda: seq(layout.before_mark(), literal(b":"), layout.after_colon(), self.body)
+        )
+
+    def first_item_state(self, depth: int, may_close: bool) -> State | None:
+        """The terminal after an opening square bracket."""
+        layout = self.forest.style.layout
+
+        def make() -> Expr:
+            item = seq(layout.before_item(depth), self.body)
+            return alt(item, seq(layout.in_empty(), literal(b"]", CLOSES))) if may_close else item
+
+        return self.cached_state(("first", depth, may_close), make)
+
+    def item_state(self, depth: int) -> State | None:
+        """The terminal after a comma in an array."""
+        layout = self.forest.style.layout
+        return self.cached_state(("item", depth), lambda: seq(layout.before_item(depth), self.body))
+
+    def enter(self, outcome: int, cell: Cell, depth: int) -> list[Thread]:
+        """Threads inside a container that this node opened; ``cell`` is the stack to come back to."""
+        found: list[Thread] = []
+        depth = self.forest.style.layout.deeper(depth)
+        frame: Frame
+        if outcome == OPENS_OBJECT:
+            for plan in self.objects:
+                frame = plan.opening(depth)
+                found += frame.threads(cell.push(frame))
+        else:
+            for array in self.arrays:
+                frame = ArrayFrame(array, depth=depth)
+                found += frame.threads(cell.push(frame))
+        return found
+
+    def __repr__(self) -> str:
+        return f"Node({', '.join(place.pointer for place in self.places)})"
+
+
+def _spellable(text: str) -> bool:
+    return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
+
+
+def _allowed(rules: tuple[Rules, ...]) -> tuple[list[Any], list[Conjunction]]:
+    """The values of the enums and consts that satisfy all rules: scalars, and containers as conjunctions."""
+    shortest = min((rule for rule in rules if rule.values is not None), key=lambda rule: len(rule.values or ()))
+    plain = [rule for rule in rules if rule is not shortest or _more_than_values(rule)]
+    flat: list[Any] = []
+    equal: list[Conjunction] = []
+    for value in shortest.values or ():
+        try:
+            fits = all(satisfies(rule, value) for rule in plain)
+        except RecursionError:
+            raise GrammarTooComplex("a value is nested too deeply", pointer=shortest.place.pointer) from None
+        if not fits:
+            continue
+        if isinstance(value, (dict, list, tuple)):
+            place = container_equal(shortest.place, value)
+            equal.append(Conjunction(place.rules.types, (place.rules,)))
+        else:
+            flat.append(value)
+    return flat, equal
+
+
+def _more_than_values(rule: Rules) -> bool:
+    return rule.enforced not in (["enum"], ["const"])
+
+
+def _is_satisfiable(node: Node) -> bool:
+    return node.satisfiable
+
+
+def _decide(root: Node) -> None:
+    """Decide ``satisfiable`` for ``root`` and all that it depends on."""
+    order: list[Node] = []
+    seen, queue = {root}, [root]
+    while queue:
+        node = queue.pop()
+        if node._sat is not None:
+            continue
+        if node.has_scalars:
+            node._sat = True
+            continue
+        containers = node.containers
+        if any(not each.inputs() and each.feasible(_known) for each in containers):
+            node._sat = True
+            continue
+        order.append(node)
+        for each in containers:
+            for below in each.inputs():
+                if below._sat is None and below not in seen:
+                    seen.add(below)
+                    queue.append(below)
+    changed = True
+    while changed:
+        changed = False
+        for node in reversed(order):
+            if node._sat is None and any(
+                each.feasible(_known) for each in node.containers
+            ):
+                node._sat = changed = True
+    for node in order:
+        if node._sat is None:
+            node._sat = False
+
+
+def _known(node: Node) -> bool:
+    return node._sat is True

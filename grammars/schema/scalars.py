@@ -1,0 +1,183 @@
+"""Strings, numbers and literals as expressions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import Any
+
+from structgen.errors import GrammarError, UnsupportedGrammar
+from structgen.grammars import formats, numbers, regex
+from structgen.grammars.charset import ANY
+from structgen.grammars.encoding import Encoding
+from structgen.grammars.expr import NEVER, Expr, alt, both, literal, neg, rep, seq
+from structgen.grammars.schema.keywords import FRACTION, INTEGER, Bound, Rules, tighter
+from structgen.grammars.schema.multiples import multiple_of
+
+QUOTE = literal(b'"')
+
+
+@lru_cache(maxsize=4096)
+def pattern_expr(pattern: str, encoding: Encoding) -> Expr:
+    """Texts in which the ECMA-262 ``pattern`` is found."""
+    return regex.lower(regex.parse(pattern, dialect="ecma"), encoding, search=True)
+
+
+@lru_cache(maxsize=256)
+def format_expr(name: str, encoding: Encoding) -> Expr:
+    return formats.expr(name, encoding)
+
+
+def string_body(rules: Iterable[Rules], encoding: Encoding, excluded: Sequence[str] = ()) -> Expr:
+    """The inside of a string that satisfies the rules' keywords for strings."""
+    lo, hi = 0, None
+    positive: dict[Expr, None] = {}
+    negative: dict[Expr, None] = {}
+    for rule in rules:
+        lo = max(lo, rule.min_length)
+        if rule.max_length is not None:
+            hi = rule.max_length if hi is None else min(hi, rule.max_length)
+        for pattern in rule.patterns:
+            positive[pattern_expr(pattern, encoding)] = None
+        for name in rule.formats:
+            positive[format_expr(name, encoding)] = None
+        for pattern in rule.not_patterns:
+            negative[neg(pattern_expr(pattern, encoding))] = None
+        for name in rule.not_formats:
+            negative[neg(format_expr(name, encoding))] = None
+    if excluded:
+        negative[neg(encoding.words(dict.fromkeys(excluded, 0)))] = None
+    if hi is not None and hi < lo:
+        return NEVER
+    if lo or hi is not None or not positive:
+        positive[rep(encoding.chars(ANY), lo, hi)] = None
+    return both(*positive, *negative)
+
+
+def number_expr(types: int, rules: Iterable[Rules], excluded: Sequence[Decimal] = ()) -> Expr:
+    """Numbers, plainly spelled, that satisfy the rules' keywords for numbers."""
+    lo: Bound | None = None
+    hi: Bound | None = None
+    multiples: dict[Decimal, None] = {}
+    others: dict[Decimal, None] = {}
+    for rule in rules:
+        lo, hi = tighter(lo, rule.lo, 1), tighter(hi, rule.hi, -1)
+        multiples.update(dict.fromkeys(rule.multiples))
+        others.update(dict.fromkeys(rule.not_multiples))
+    whole = not types & FRACTION
+    if whole:
+        expr = numbers.integer(_ceil(lo), _floor(hi))
+        multiples = {each: None for each in multiples if not _is_unit(each)}
+    else:
+        expr = numbers.number(
+            None if lo is None else lo.value, None if hi is None else hi.value,
+            lo_open=lo is not None and lo.open, hi_open=hi is not None and hi.open,
+            exponent=not (multiples or others or excluded or not types & INTEGER),
+        )
+    if expr is NEVER:
+        return NEVER
+    parts = [expr]
+    parts += [multiple_of(each, whole=whole) for each in multiples]
+    parts += [neg(multiple_of(each, whole=whole)) for each in others]
+    if not types & INTEGER:
+        parts.append(neg(multiple_of(Decimal(1), whole=False)))
+    parts += [neg(numbers.number(each, each)) for each in excluded]
+    return both(*parts)
+
+
+def _is_unit(step: Decimal) -> bool:
+    """Whether every integer is a multiple."""
+    return is_multiple(Decimal(1), step)
+
+
+def _ceil(bound: Bound | None) -> int | None:
+    if bound is None:
+        return None
+    whole = int(bound.value.to_integral_value(rounding="ROUND_CEILING", context=_WIDE))
+    return whole + 1 if bound.open and whole == bound.value else whole
+
+
+def _floor(bound: Bound | None) -> int | None:
+    if bound is None:
+        return None
+    whole = int(bound.value.to_integral_value(rounding="ROUND_FLOOR", context=_WIDE))
+    return whole - 1 if bound.open and whole == bound.value else whole
+
+
+_WIDE = Context(prec=100_000)
+
+
+def is_multiple(value: Decimal, step: Decimal) -> bool:
+    """Exactly, whatever the number of digits."""
+    if value == 0:
+        return True
+    shift = min(_exponent(value), _exponent(step))
+    return _scaled(value, shift) % _scaled(step, shift) == 0
+
+
+def _exponent(value: Decimal) -> int:
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return exponent
+
+
+def _scaled(value: Decimal, shift: int) -> int:
+    """``value`` / 10**shift, an integer."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    if exponent - shift > 100_000:
+        raise UnsupportedGrammar(f"the number {value} has too large an exponent (limit: 100,000)")
+    whole: int = int("".join(map(str, digits))) * 10 ** (exponent - shift)
+    return -whole if value < 0 else whole
+
+
+def literal_text(value: Any) -> list[bytes]:
+    """The plain spellings of null, true, false or a number."""
+    if value is None or isinstance(value, bool):
+        return [json.dumps(value).encode()]
+    spelled = {str(value) if isinstance(value, (int, Decimal)) else json.dumps(value)}
+    number = value if isinstance(value, Decimal) else Decimal(repr(value))
+    if number == number.to_integral_value() and number.adjusted() < 400:
+        spelled.add(str(int(number)))
+    if number.adjusted() > -400:
+        spelled.add(format(number, "f"))
+    return sorted(text.encode() for text in spelled if _is_json(text))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def literals(values: Iterable[Any], encoding: Encoding) -> Expr:
+    """Any of the scalar values."""
+    texts: dict[str, int] = {}
+    parts = []
+    for value in values:
+        if isinstance(value, str):
+            if not any(0xD800 <= ord(char) <= 0xDFFF for char in value):
+                texts[value] = 0
+        else:
+            parts += [literal(text) for text in literal_text(value)]
+    if texts:
+        parts.append(seq(QUOTE, encoding.words(texts, b'"')))
+    return alt(*parts)
+
+
+def check_pattern(pattern: str, pointer: str) -> None:
+    """Raises GrammarError with the schema's pointer if the pattern is malformed or not supported."""
+    try:
+        pattern_expr(pattern, _json_any())
+    except GrammarError as error:
+        raise type(error)(f"pattern {pattern!r}: {error}", pointer=pointer) from None
+
+
+def _json_any() -> Encoding:
+    from structgen.grammars.encoding import JSON_ANY
+
+    return JSON_ANY
