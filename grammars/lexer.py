@@ -702,7 +702,7 @@ class Scan(Expr):
         return f"Scan({' '.join(names)}, ends={self.ends})"
 
 
-def is_alive(scan: Expr, fuel: int = 4000) -> bool:
+def is_alive(scan: Expr, fuel: int = 1000) -> bool:
     """Whether the scanner can still reach a token that the parser can use. A search that runs out of ``fuel``
     (states) says yes."""
     assert isinstance(scan, Scan)
