@@ -6,7 +6,7 @@ Both use SentencePiece's piece types; GGUF also stores byte-level BPE this way.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from os import PathLike
@@ -134,7 +134,6 @@ def gguf_pieces(metadata: Mapping[str, Any], source: str = "GGUF") -> PieceModel
         raise ModelError(f"{source}: {len(pieces)} tokens but {len(types)} token types; the file is damaged")
     if kind == "bytelevel":
         _check_letters(source, pieces, types)
-    stops = (get(name) for name in ("eos_token_id", "eot_token_id", "eom_token_id"))
     architecture = str(metadata.get("general.architecture", ""))
     return PieceModel(
         source=source,
@@ -146,7 +145,7 @@ def gguf_pieces(metadata: Mapping[str, Any], source: str = "GGUF") -> PieceModel
         pre=pre,
         unk_id=get("unknown_token_id", 0 if kind == "bpe" else 2 if kind == "unigram" else None),
         bos_id=get("bos_token_id"),
-        stop_ids=tuple(dict.fromkeys(int(i) for i in stops if i is not None)),
+        stop_ids=_stop_ids(get, pieces, types),
         add_bos=bool(get("add_bos_token", kind == "bpe" or (kind == "bytelevel" and pre in _BOS_BY_DEFAULT))),
         add_eos=bool(get("add_eos_token", kind == "unigram")),
         adds_prefix=kind != "bytelevel" and bool(get("add_space_prefix", True)),
@@ -155,6 +154,20 @@ def gguf_pieces(metadata: Mapping[str, Any], source: str = "GGUF") -> PieceModel
         merges_by_place=kind == "bpe" and architecture.startswith("gemma"),
         chat_template=metadata.get("tokenizer.chat_template"),
     )
+
+
+# Control tokens that end a turn, for files that do not say which does (llama.cpp goes by such names too).
+_TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end_of_turn|>", "<|end|>", "<|eom_id|>")
+
+
+def _stop_ids(get: Callable[[str], Any], pieces: Sequence[str], types: Sequence[int]) -> tuple[int, ...]:
+    """The ids of the end of text, of a turn and of a message."""
+    stops = [int(i) for name in ("eos_token_id", "eot_token_id", "eom_token_id") if (i := get(name)) is not None]
+    if get("eot_token_id") is None:
+        # Where there is a <|return|>, <|end|> only parts the channels of one answer (gpt-oss).
+        names = {name for name in _TURN_ENDS if name != "<|end|>" or "<|return|>" not in pieces}
+        stops += [i for i, piece in enumerate(pieces) if piece in names and types[i] == PieceType.CONTROL]
+    return tuple(dict.fromkeys(stops))
 
 
 def _check_letters(source: str, pieces: Sequence[str], types: Sequence[int]) -> None:

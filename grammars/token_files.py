@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,25 +177,23 @@ def config_stops(folder: Path, special: Mapping[str, int], own: Iterable[int]) -
 
 def _from_tekken(document: dict[str, Any], file: Path) -> TokenTable:
     """Mistral's tekken.json: special tokens take the first ids, the byte tokens follow by rank."""
-    load = partial(_load_tekkenizer, file)
-    if "special_tokens" not in document:  # before version 7 the names are only in the library
-        table = token_sources.from_tekkenizer(load())
-        return _with_stops(table, config_stops(file.parent, table.special, table.eos_token_ids))
     config = document["config"]
     count = config["default_num_special_tokens"]
-    special = {f"<SPECIAL_{i}>": i for i in range(len(document["special_tokens"]), count)}
-    special.update((t["token_str"], t["rank"]) for t in document["special_tokens"])
+    named = document.get("special_tokens")
+    if named is None:  # before version 7 the names are only in the library
+        named = _tekkenizer(file).DEPRECATED_SPECIAL_TOKENS
+    special = {f"<SPECIAL_{i}>": i for i in range(len(named), count)}
+    special.update((str(getattr(t["token_str"], "value", t["token_str"])), t["rank"]) for t in named)
     kept = document["vocab"][: config["default_vocab_size"] - count]
     tokens: list[bytes | None] = [None] * count
     tokens += [base64.b64decode(entry["token_bytes"]) for entry in kept]
     stops = config_stops(file.parent, special, [special[name] for name in ("</s>",) if name in special])
-    return TokenTable(tokens, special, stops, token_sources.tekken_encoder(load))
+    return TokenTable(tokens, special, stops, token_sources.tekken_encoder(lambda: _tekkenizer(file).from_file(file)))
 
 
-def _load_tekkenizer(file: Path) -> Any:
+def _tekkenizer(file: Path) -> Any:
     try:
         from mistral_common.tokens.tokenizers.tekken import Tekkenizer
     except ImportError as error:
         raise ModelError(f"{file} needs Mistral's own library: pip install mistral-common") from error
-    from_file: Callable[[Path], Any] = Tekkenizer.from_file
-    return from_file(file)
+    return Tekkenizer

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -178,7 +179,10 @@ class Vocabulary:
 
 
 def _ids(value: Iterable[int] | int) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(value)
+    try:
+        return (index(value),) if isinstance(value, SupportsIndex) else tuple(index(i) for i in value)
+    except TypeError:
+        raise ModelError(f"eos_token_ids={value!r}: give an id, or the ids as a list of integers") from None
 
 
 def _width(table: TokenTable, size: int | None) -> int:

@@ -436,6 +436,10 @@ def test_sizes(synthetic_vocabulary: Vocabulary) -> None:
         Vocabulary.from_tokenizer(tokens, eos_token_ids=9)
     with pytest.raises(ModelError, match="end id -1"):
         Vocabulary.from_tokenizer(tokens, eos_token_ids=[-1])
+    for bad in ("x", 1.5, [b"a"]):
+        with pytest.raises(ModelError, match="eos_token_ids="):
+            Vocabulary.from_tokenizer(tokens, eos_token_ids=bad)  # type: ignore[arg-type]
+    assert Vocabulary.from_tokenizer(tokens, eos_token_ids=np.int64(2)).eos_token_ids == (2,)
     wider = Vocabulary.from_tokenizer(synthetic_vocabulary, size=synthetic_vocabulary.size + 5)
     assert wider.size == synthetic_vocabulary.size + 5
     assert wider.eos_token_ids == synthetic_vocabulary.eos_token_ids
@@ -505,15 +509,15 @@ def test_tiktoken(text: str) -> None:
     assert Vocabulary.from_tokenizer(small_encoding({"<eos>": 301})).eos_token_ids == ()
 
 
-def write_tekken(file: Path, version: str = "v7") -> None:
+def write_tekken(file: Path, version: str = "v7", special: int = 10) -> None:
     tokens = [bytes([i]) for i in range(256)] + [b"th", b"the", b" the", b"\xc3\xa9"]
     names = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"]
     document = {
         "config": {
             "pattern": r"\s?\w+|\W",
             "num_vocab_tokens": len(tokens),
-            "default_vocab_size": 10 + len(tokens) - 1,
-            "default_num_special_tokens": 10,
+            "default_vocab_size": special + len(tokens) - 1,
+            "default_num_special_tokens": special,
             "version": version,
         },
         "vocab": [
@@ -522,6 +526,20 @@ def write_tekken(file: Path, version: str = "v7") -> None:
         "special_tokens": [{"rank": i, "token_str": name, "is_control": True} for i, name in enumerate(names)],
     }
     file.write_text(json.dumps(document))
+
+
+def test_tekken_without_names(tmp_path: Path) -> None:
+    """Before version 7 the names of the special tokens are in the library alone."""
+    tekken = pytest.importorskip("mistral_common.tokens.tokenizers.tekken")
+    file = tmp_path / "tekken.json"
+    write_tekken(file, version="v3", special=32)
+    document = json.loads(file.read_text())
+    del document["special_tokens"]
+    file.write_text(json.dumps(document))
+    ours, theirs = Vocabulary.from_tokenizer(file), tekken.Tekkenizer.from_file(file)
+    assert ours == Vocabulary.from_tokenizer(theirs)
+    assert ours.special["[INST]"] == theirs.get_special_token("[INST]")
+    assert ours.encode("the") == theirs.encode("the", bos=False, eos=False)
 
 
 def test_tekken(tmp_path: Path) -> None:
@@ -669,6 +687,26 @@ def test_sentencepiece_gguf(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "types", "ids", "expected"),
+    [
+        (["<eos>", "<|im_end|>"], [3, 3], {"eos": 0}, (0, 1)),  # the turn's end is told by its name alone
+        (["<eos>", "<|im_end|>"], [3, 1], {"eos": 0}, (0,)),
+        (["<eos>", "<|im_end|>"], [3, 3], {"eos": 0, "eot": 0}, (0,)),
+        (["<eos>", "<|im_end|>"], [3, 3], {"eos": 1, "eot": 1, "eom": 0}, (0, 1)),
+        (["<|return|>", "<|end|>"], [3, 3], {"eos": 0}, (0,)),
+        (["<eos>", "<|end|>"], [3, 3], {"eos": 0}, (0, 1)),
+    ],
+)
+def test_end_ids_of_a_gguf(
+    names: list[str], types: list[int], ids: dict[str, int], expected: tuple[int, ...], tmp_path: Path
+) -> None:
+    values: dict[str, Any] = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": [*names, "a"]}
+    values["tokenizer.ggml.token_type"] = [*types, 1]
+    values |= {f"tokenizer.ggml.{which}_token_id": i for which, i in ids.items()}
+    assert Vocabulary.from_tokenizer(write_gguf(tmp_path / "m.gguf", values)).eos_token_ids == expected
+
+
 def test_gguf_refusals(tmp_path: Path) -> None:
     def refuse(word: str, **changes: Any) -> None:
         values = {
@@ -725,7 +763,7 @@ def test_mistral_sentencepiece_file() -> None:
 # --- real vocabularies ---
 
 
-QUICK = ("qwen3", "gemma3", "smollm2")
+QUICK = ("qwen3", "smollm2")
 REAL = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NAMES]
 
 
