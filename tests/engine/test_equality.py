@@ -91,55 +91,48 @@ def test_seeded_sampling_does_not_depend_on_scheduling_either():
     assert outputs[0] == outputs[1] == outputs[2]
 
 
-class TestTinyModel:
-    """The real runner in f32 on a random model of two layers."""
+PROMPTS = ("Hello", "the cat and the dog", "a", '{"name": "' * 5, "x" * 70, "0 1 2 3 4 5 6 7")
 
-    PROMPTS = ("Hello", "the cat and the dog", "a", '{"name": "' * 5, "x" * 70, "0 1 2 3 4 5 6 7")
-    TOKENS = 12
+TinyRun = Callable[[int, int, bool, int], list[list[int]]]
 
-    @pytest.fixture(scope="class")
-    def outputs(self, tiny_model: Callable[..., Path]) -> Callable[..., list[list[int]]]:
-        from structgen.engine.runner import Runner
-        from structgen.engine.tokenizer import Tokenizer
 
-        path = tiny_model("llama")
-        tokenizer = Tokenizer.load(path)
-        runner = Runner(path, dtype="float32", device="cpu", kv_cache_tokens=4096, max_num_batched_tokens=512)
-        prompts = [
-            tokenizer.encode(f"{i} {text}") for i, text in zip(range(16), self.PROMPTS * 3, strict=False)
-        ]
+@pytest.fixture(scope="module")
+def tiny_run(tiny_model: Callable[..., Path]) -> TinyRun:
+    """``tiny_run(batch, chunk, caching, preempt_every)`` on the real runner, a random model of two layers, f32."""
+    from structgen.engine.runner import Runner
+    from structgen.engine.tokenizer import Tokenizer
 
-        def outputs(batch: int, chunk: int, caching: bool, preempt_every: int) -> list[list[int]]:
-            config = SchedulerConfig(
-                num_blocks=runner.num_blocks,
-                block_size=runner.block_size,
-                max_model_len=runner.max_model_len,
-                long_prefill_token_threshold=chunk,
-                enable_prefix_caching=caching,
-            )
-            core = EngineCore(runner, config, eos_token_ids=tokenizer.eos_token_ids)
-            requests = [make_request(p, max_tokens=self.TOKENS, ignore_eos=True) for p in prompts]
-            drive(core, requests, batch=batch, preempt_every=preempt_every)
-            return [request.output_token_ids for request in requests]
+    path = tiny_model("llama")
+    tokenizer = Tokenizer.load(path)
+    runner = Runner(path, dtype="float32", device="cpu", kv_cache_tokens=4096, max_num_batched_tokens=512)
+    prompts = [tokenizer.encode(f"{i} {text}") for i, text in zip(range(16), PROMPTS * 3, strict=False)]
 
-        return outputs
+    def tiny_run(batch: int, chunk: int, caching: bool, preempt_every: int) -> list[list[int]]:
+        config = SchedulerConfig(
+            num_blocks=runner.num_blocks,
+            block_size=runner.block_size,
+            max_model_len=runner.max_model_len,
+            long_prefill_token_threshold=chunk,
+            enable_prefix_caching=caching,
+        )
+        core = EngineCore(runner, config, eos_token_ids=tokenizer.eos_token_ids)
+        requests = [make_request(p, max_tokens=12, ignore_eos=True) for p in prompts]
+        drive(core, requests, batch=batch, preempt_every=preempt_every)
+        return [request.output_token_ids for request in requests]
 
-    @pytest.fixture(scope="class")
-    def alone(self, outputs: Callable[..., list[list[int]]]) -> list[list[int]]:
-        return outputs(1, 0, False, 0)
+    return tiny_run
 
-    @pytest.mark.parametrize("preempt_every", [0, 3])
-    @pytest.mark.parametrize("caching", [True, False])
-    @pytest.mark.parametrize(
-        ("batch", "chunk"), [(1, 5), (16, 0), (16, 1), (16, 2), (16, 7), (16, 16), (16, 64)]
-    )
-    def test_greedy_tokens_are_equal(
-        self,
-        outputs: Callable[..., list[list[int]]],
-        alone: list[list[int]],
-        batch: int,
-        chunk: int,
-        caching: bool,
-        preempt_every: int,
-    ):
-        assert outputs(batch, chunk, caching, preempt_every) == alone
+
+@pytest.fixture(scope="module")
+def alone(tiny_run: TinyRun) -> list[list[int]]:
+    """Each prompt whole and by itself."""
+    return tiny_run(1, 0, False, 0)
+
+
+@pytest.mark.parametrize("preempt_every", [0, 3])
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize(("batch", "chunk"), [(1, 5), (16, 0), (16, 1), (16, 2), (16, 7), (16, 16), (16, 64)])
+def test_tiny_model(
+    tiny_run: TinyRun, alone: list[list[int]], batch: int, chunk: int, caching: bool, preempt_every: int
+):
+    assert tiny_run(batch, chunk, caching, preempt_every) == alone
