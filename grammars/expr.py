@@ -180,19 +180,36 @@ class Seq(Expr):
     head: Expr
     tail: Expr
 
+    # Loops, not recursion: a sequence may be thousands of parts long.
     def derive(self, byte: int) -> Expr:
-        left = self.head.derive(byte)
-        first = NEVER if left is NEVER else seq(left, self.tail)
-        if self.head.outcomes:
-            return alt(first, self.tail.derive(byte))
-        return first
+        found: list[Expr] = []
+        at: Expr = self
+        while isinstance(at, Seq):
+            left = at.head.derive(byte)
+            if left is not NEVER:
+                found.append(seq(left, at.tail))
+            if not at.head.outcomes:
+                return alt(*found)
+            at = at.tail
+        return alt(*found, at.derive(byte))
 
     def byte_class(self, byte: int) -> int:
-        mask = self.head.byte_class(byte)
-        return mask & self.tail.byte_class(byte) if self.head.outcomes else mask
+        mask = ALL_BYTES
+        at: Expr = self
+        while isinstance(at, Seq):
+            mask &= at.head.byte_class(byte)
+            if not at.head.outcomes:
+                return mask
+            at = at.tail
+        return mask & at.byte_class(byte)
 
     def clamped(self, limit: int) -> Expr:
-        return seq(self.head.clamped(limit), self.tail.clamped(limit))
+        parts: list[Expr] = []
+        at: Expr = self
+        while isinstance(at, Seq):
+            parts.append(at.head.clamped(limit))
+            at = at.tail
+        return seq(*parts, at.clamped(limit))
 
     def __repr__(self) -> str:
         return f"({self.head!r} {self.tail!r})"
@@ -429,7 +446,15 @@ def _pair(head: Expr, tail: Expr) -> Expr:
     if tail is EPSILON and head.outcomes in ((), (0,)) and not isinstance(head, (Words, Literal, Switch, Tagged)):
         return head
     if isinstance(head, Seq):
-        return _pair(head.head, _pair(head.tail, tail))
+        parts: list[Expr] = []
+        at: Expr = head
+        while isinstance(at, Seq):
+            parts.append(at.head)
+            at = at.tail
+        tail = _pair(at, tail)
+        for part in reversed(parts):
+            tail = _pair(part, tail)
+        return tail
     if isinstance(head, Literal) and isinstance(tail, Literal):
         return literal(head.data + tail.data, tail.outcome)
     outcomes = tail.outcomes if head.outcomes else ()

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Literal
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
@@ -22,7 +23,7 @@ from structgen.grammars.anchors import resolve
 from structgen.grammars.charset import ANY, NEWLINE, CharSet
 from structgen.grammars.ecma import to_python
 from structgen.grammars.encoding import UTF8, Encoding
-from structgen.grammars.expr import EPSILON, NEVER, Expr, alt, rep, seq
+from structgen.grammars.expr import EPSILON, NEVER, Alt, Expr, alt, rep, seq
 from structgen.grammars.machine import Terminal
 from structgen.grammars.pattern import (
     ANY_TEXT,
@@ -39,7 +40,9 @@ from structgen.grammars.pattern import (
     alternate,
     concat,
     depth,
+    has,
     literal_text,
+    single,
 )
 from structgen.grammars.residual import state
 
@@ -56,6 +59,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_DEPTH = 100
+MAX_OPTIONAL = 256
 
 Dialect = Literal["python", "ecma"]
 
@@ -87,6 +91,11 @@ def parse(pattern: str, flags: int = 0, *, dialect: Dialect = "python") -> Node:
         node = _Reader(pattern, dialect).sequence(tree, _with_type(tree.state.flags))
     except re.error as error:
         line, column = _place(pattern, origin[min(error.pos or 0, len(text))])
+        if error.msg.lower() == r"bad escape \p":
+            raise UnsupportedGrammar(
+                f"regex {_short(pattern)}: Python's re has no Unicode properties \\p{{...}}; write a set of "
+                "characters", line=line, column=column,
+            ) from None
         raise GrammarError(f"broken regex {_short(pattern)}: {error.msg}", line=line, column=column) from None
     except OverflowError as error:
         raise GrammarTooComplex(f"regex {_short(pattern)}: {error}", line=1, column=1) from None
@@ -126,7 +135,8 @@ class _Reader:
 
     def __init__(self, pattern: str, dialect: Dialect) -> None:
         self.pattern = pattern
-        self.newline = NEWLINE if dialect == "python" else unicode.ECMA_NEWLINE
+        self.python = dialect == "python"
+        self.newline = NEWLINE if self.python else unicode.ECMA_NEWLINE
 
     def sequence(self, tree: Any, flags: int) -> Node:
         return concat([self.item(op, argument, flags) for op, argument in tree])
@@ -152,10 +162,18 @@ class _Reader:
             inner = self.sequence(body, flags)
             limit = None if hi is sre.MAXREPEAT else int(hi)
             return self._repeat(inner, int(lo), limit, op is sre.MIN_REPEAT)
+        if op is getattr(sre, "POSSESSIVE_REPEAT", None):
+            lo, hi, body = argument
+            limit = None if hi is sre.MAXREPEAT else int(hi)
+            return self._atomic(self._repeat(self.sequence(body, flags), int(lo), limit, False), r"[*+?}]\+")
+        if op is getattr(sre, "ATOMIC_GROUP", None):
+            return self._atomic(self.sequence(argument, flags), r"\(\?>")
         if op is sre.AT:
             return self._anchor(argument, flags)
         if op in (sre.ASSERT, sre.ASSERT_NOT):
             direction, body = argument
+            if direction < 0 and self.python and len(set(body.getwidth())) > 1:
+                raise self._error(r"\(\?<[=!]", "look-behind requires fixed-width pattern", GrammarError)
             if not body:  # (?!): how 3.10 reads the pattern that never matches
                 return NOTHING if op is sre.ASSERT_NOT else EMPTY
             return Look(self.sequence(body, flags), direction < 0, op is sre.ASSERT_NOT)
@@ -201,19 +219,53 @@ class _Reader:
         word = Chars(_category(sre.CATEGORY_WORD, flags))
         return _boundary(word, kind is sre.AT_NON_BOUNDARY)
 
-    def _unsupported(self, op: Any) -> UnsupportedGrammar:
+    def _atomic(self, node: Node, found: str) -> Node:
+        """``(?>node)``: only its first match counts. Written with lookahead, where that is exact."""
+        if _is_single_way(node):
+            return node
+        if isinstance(node, Concat) and all(map(_is_single_way, node.items[:-1])):
+            return concat([*node.items[:-1], self._atomic(node.items[-1], found)])
+        if isinstance(node, Alternate):
+            ways: list[Node] = []
+            for i, item in enumerate(node.items):
+                earlier = [Look(alternate(node.items[:i]), False, True)] if i else []
+                ways.append(concat([*earlier, self._atomic(item, found)]))
+            return alternate(ways)
+        if isinstance(node, Repeat) and _is_single_way(node.body) and has(node.body, Chars):
+            body, lo, hi = node.body, node.lo, node.hi
+            if node.lazy:
+                return self._repeat(body, lo, lo, True)
+            ends = Look(body, False, True)
+            if hi is None:
+                return Concat((node, ends))
+            fewer = concat([self._repeat(body, lo, hi - 1, False), ends]) if lo < hi else NOTHING
+            return alternate([fewer, self._repeat(body, hi, hi, False)])
+        raise self._error(
+            found, "an atomic group or possessive repeat around a choice depends on the order of matching; it is "
+            "not supported here, write the alternatives out", UnsupportedGrammar,
+        )
+
+    def _unsupported(self, op: Any) -> GrammarError:
         found, what = {
             "GROUPREF": (r"\\[1-9]|\(\?P=|\\k<", "a backreference"),
             "GROUPREF_EXISTS": (r"\(\?\(", "a conditional group"),
-            "ATOMIC_GROUP": (r"\(\?>", "an atomic group"),
-            "POSSESSIVE_REPEAT": (r"[*+?}]\+", "a possessive repeat"),
         }.get(str(op), ("", f"the construct {op}"))
-        line, column = _place(self.pattern, _find(self.pattern, found))
-        why = "depends on " + ("what was captured" if "GROUPREF" in str(op) else "the order of matching")
-        return UnsupportedGrammar(
-            f"regex {_short(self.pattern)}: {what} {why}, which an automaton cannot follow; "
-            "write the alternatives out", line=line, column=column,
+        return self._error(
+            found, f"{what} depends on what was captured before, which an automaton cannot follow; write the "
+            "alternatives out", UnsupportedGrammar,
         )
+
+    def _error(self, found: str, message: str, kind: type[GrammarError]) -> GrammarError:
+        """An error at the first place where the text matches ``found``."""
+        line, column = _place(self.pattern, _find(self.pattern, found))
+        return kind(f"regex {_short(self.pattern)}: {message}", line=line, column=column)
+
+
+def _is_single_way(node: Node) -> bool:
+    """Whether ``node`` matches in at most one way at any place."""
+    if isinstance(node, Concat):
+        return all(map(_is_single_way, node.items))
+    return not isinstance(node, (Alternate, Repeat))
 
 
 def _find(pattern: str, what: str) -> int:
@@ -318,13 +370,17 @@ class _Lowering:
             return self.encoding.text(text)
         terms: list[lookaround.Term] = []
         run: list[Expr] = []
-        for item in node.items:
-            term = self.term(item)
-            if isinstance(term, Expr):
-                run.append(term)
+        for is_text, items in groupby(node.items, key=lambda item: bool(single(item))):
+            if is_text:
+                run.append(self.encoding.text("".join(map(single, items))))
                 continue
-            terms += [_join(run), term] if run else [term]
-            run = []
+            for item in items:
+                term = self.term(item)
+                if isinstance(term, Expr):
+                    run.append(term)
+                else:
+                    terms += [_join(run), term] if run else [term]
+                    run = []
         if not terms:
             return _join(run)
         terms += [_join(run)] if run else []
@@ -348,8 +404,25 @@ class _Lowering:
 
 
 def _join(parts: Sequence[Expr]) -> Expr:
-    """A sequence without empty parts (``seq`` must keep them where parts have outcomes)."""
-    return seq(*[part for part in parts if part is not EPSILON])
+    """A sequence without empty parts (``seq`` must keep them where parts have outcomes), equal neighbours
+    counted: a hundred ``a?`` in a row are ``a{0,100}``."""
+    joined: list[Expr] = []
+    optional_run = 0
+    for part, run in groupby(part for part in parts if part is not EPSILON):
+        joined.append(_turns(part, len(list(run))))
+        optional_run = optional_run + 1 if part.nullable else 0
+        if optional_run > MAX_OPTIONAL:
+            raise GrammarTooComplex(f"a regex has more than {MAX_OPTIONAL} optional parts in a row")
+    return seq(*joined)
+
+
+def _turns(body: Expr, times: int) -> Expr:
+    """``body`` so many times."""
+    if times == 1:
+        return body
+    if body.nullable and isinstance(body, Alt):
+        return rep(alt(*[item for item in body.items if item is not EPSILON]), 0, times)
+    return rep(body, times, times)
 
 
 def _factored(items: list[Node]) -> list[Node]:
