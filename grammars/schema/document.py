@@ -99,10 +99,11 @@ def escaped(token: str) -> str:
 class Scope:
     """A schema resource: a root with a base URI and a draft."""
 
-    __slots__ = ("_inner", "_resolver", "draft", "draft_fixed", "origin", "outer", "registry", "root")
+    __slots__ = ("_known", "_resolver", "draft", "draft_fixed", "origin", "outer", "registry", "root")
 
     def __init__(self, root: Any, draft: Draft, registry: Any, *, outer: Scope | None = None,
-                 resolver: Any = None, origin: str = "#", draft_fixed: bool = False) -> None:
+                 resolver: Any = None, origin: str = "#", draft_fixed: bool = False,
+                 known: dict[tuple[int, Draft], Scope] | None = None) -> None:
         self.root = root
         self.draft = draft
         self.registry = registry
@@ -110,7 +111,9 @@ class Scope:
         self.origin = origin
         self.draft_fixed = draft_fixed
         self._resolver = resolver
-        self._inner: dict[int, Scope] = {}
+        # All scopes of a document; they keep their roots alive, so identities stay unique.
+        self._known: dict[tuple[int, Draft], Scope] = {} if known is None else known
+        self._known[id(root), draft] = self
 
     @property
     def resolver(self) -> Any:
@@ -132,15 +135,12 @@ class Scope:
         """The scope inside ``contents``: another one if it has an ``$id`` of its own."""
         if contents is self.root or not has_id(contents, self.draft):
             return self
-        found = self._inner.get(id(contents))
-        if found is None:
-            draft = self.draft
-            if "$schema" in contents and not self.draft_fixed:
-                draft = declared_draft(contents["$schema"], f"{origin}/$schema")
-            found = self._inner[id(contents)] = Scope(
-                contents, draft, self.registry, outer=self, origin=origin, draft_fixed=self.draft_fixed
-            )
-        return found
+        draft = self.draft
+        if "$schema" in contents and not self.draft_fixed:
+            draft = declared_draft(contents["$schema"], f"{origin}/$schema")
+        return self._known.get((id(contents), draft)) or Scope(
+            contents, draft, self.registry, outer=self, origin=origin, draft_fixed=self.draft_fixed, known=self._known
+        )
 
     def find(self, ref: str, pointer: str) -> tuple[Any, Scope, str]:
         """What ``ref`` means here: contents, scope and pointer. Never asks the network."""
@@ -168,12 +168,10 @@ class Scope:
             return resolved.contents, self, _display(ref)
         if isinstance(root, dict) and "$schema" in root and not self.draft_fixed:
             draft = declared_draft(root["$schema"], f"{ref}/$schema")
-        found_scope = self._inner.get(id(root))
-        if found_scope is None:
-            found_scope = self._inner[id(root)] = Scope(
-                root, draft, self.registry, resolver=resolved.resolver, origin=_display(ref),
-                draft_fixed=self.draft_fixed,
-            )
+        found_scope = self._known.get((id(root), draft)) or Scope(
+            root, draft, self.registry, resolver=resolved.resolver, origin=_display(ref),
+            draft_fixed=self.draft_fixed, known=self._known,
+        )
         return resolved.contents, found_scope, _display(ref)
 
     def _walk(self, ref: str) -> tuple[Any, Scope, str] | None:

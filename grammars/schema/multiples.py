@@ -60,12 +60,16 @@ class Multiple(Expr):
 
 def _multiple(step: int, places: int, residue: int, stage: str | int) -> Expr:
     outcomes: tuple[int, ...] = ()
+    read = stage if isinstance(stage, int) else 0
     if stage in ("zero", "whole") or isinstance(stage, int):
-        read = stage if isinstance(stage, int) else 0
         if residue * pow(10, max(places - read, 0), step) % step == 0:
             outcomes = (0,)
-    # Whether a multiple can follow needs a search (3 more zeros may help, or nothing): like an intersection.
-    made: Expr = _intern(Multiple, (step, places, residue, stage), True, outcomes)
+    if stage == "point" or isinstance(stage, int):
+        # The digits left must be able to fill the residue up; before the point more digits always can.
+        left = max(places - read, 0)
+        if -residue * pow(10, left, step) % step >= 10**left:
+            return NEVER
+    made: Expr = _intern(Multiple, (step, places, residue, stage), False, outcomes)
     return made
 
 

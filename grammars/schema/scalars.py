@@ -78,7 +78,7 @@ def number_expr(types: int, rules: Iterable[Rules], excluded: Sequence[Decimal] 
         )
     if expr is NEVER:
         return NEVER
-    parts = [expr]
+    parts = [] if multiples and lo is None and hi is None else [expr]
     parts += [multiple_of(each, whole=whole) for each in multiples]
     parts += [neg(multiple_of(each, whole=whole)) for each in others]
     if not types & INTEGER:
