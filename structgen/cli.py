@@ -56,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debugging():
             raise
-        say(f"unexpected error: {type(error).__name__}: {error}\nThis is a fault of structgen; --debug shows where.")
+        say(f"unexpected error: {type(error).__name__}: {str(error)[:500]}")
+        say("this is a fault of structgen, not of your input; --debug shows where")
         return FAILED
 
 

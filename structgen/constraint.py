@@ -76,7 +76,8 @@ def _from_schema(schema: Any) -> Constraint:
     if isinstance(schema, Grammar):
         raise RequestError("schema is a Grammar; pass it as grammar=")
     shown = schema_of(schema, closed=True)
-    return Constraint(Grammar.from_json_schema(shown), schema=shown, target=schema)
+    # Canonical escapes: the same values; small models otherwise wander off into \uXXXX.
+    return Constraint(Grammar.from_json_schema(shown, escapes="canonical"), schema=shown, target=schema)
 
 
 def _regex(pattern: Any) -> Grammar:
@@ -117,7 +118,7 @@ def load_grammar(source: Any, *, start: str = "start", parser: str = "lalr") -> 
         return grammar_file(os.fspath(source), start=start, parser=parser)
     if not isinstance(source, str):
         raise RequestError(f"grammar is {source!r}; allowed: a Grammar, a file, a library name or Lark text")
-    if "\n" in source or (":" in source and not Path(source).is_file()):
+    if "\n" in source or (":" in source and not _is_file(source)):
         return Grammar.from_lark(source, start=start, parser=parser)
     return grammar_file(source, start=start, parser=parser)
 
@@ -132,34 +133,31 @@ def grammar_file(name: str, *, start: str = "start", parser: str = "lalr") -> Gr
     from structgen.grammars import library
     from structgen.grammars.grammar import Grammar
 
-    path = Path(name)
-    if path.is_file():
+    if _is_file(name):
+        path = Path(name)
         suffix = path.suffix.lower()
         if suffix == ".gbnf":
             raise UnsupportedGrammar(f"{name}: GBNF grammars are not built yet; write the grammar in Lark's syntax")
         if suffix == ".json":
             raise GrammarError(f"{name} looks like a JSON Schema; pass it as schema (--schema {name})")
         return Grammar.from_lark(path, start=start, parser=parser)
-    if path.is_dir():
-        raise GrammarError(f"{name} is a folder; allowed: a .lark file or a library grammar ({known_grammars()})")
+    known = [f"{stem}.lark" for stem in library.names()]
+    if name in known or f"{name}.lark" in known:
+        return Grammar.from_lark(library.find(name), start=start, parser=parser)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise GrammarError(
+        f"there is no grammar file {name!r}, and none of that name in the library.{hint} "
+        f"The library has: {', '.join(known)}"
+    )
+
+
+def _is_file(name: str) -> bool:
+    """Whether ``name`` is a file; False for what cannot be a name (too long, a NUL in it)."""
     try:
-        found = library.find(name)
-    except (KeyError, OSError, ValueError):
-        found = None
-    if found is None:
-        near = difflib.get_close_matches(name, library.names(), n=1, cutoff=0.6)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise GrammarError(
-            f"there is no grammar file {name!r}, and none of that name in the library.{hint} "
-            f"The library has: {known_grammars()}"
-        )
-    return Grammar.from_lark(Path(found), start=start, parser=parser)
-
-
-def known_grammars() -> str:
-    from structgen.grammars import library
-
-    return ", ".join(sorted(library.names()))
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def schema_file(name: str) -> Any:

@@ -58,7 +58,7 @@ def machine() -> dict[str, Any]:
     """What figures depend on: processor, cores, load, versions."""
     from importlib.metadata import PackageNotFoundError, version
 
-    versions = {}
+    versions: dict[str, str | None] = {}
     for name in ("structgen", "torch", "numba", "numpy", "transformers"):
         try:
             versions[name] = version(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -85,26 +84,24 @@ def _ours(llm: LLM, tokens: int) -> Run:
 def _transformers(llm: LLM, args: argparse.Namespace) -> Run:
     """The same file, read by transformers, in the type that our engine computes in."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
+    import transformers
 
     from structgen.engine.resolve import resolve_model
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    library: Any = transformers  # untyped in parts
+    library.utils.logging.set_verbosity_error()
+    library.utils.logging.disable_progress_bar()
     path = Path(resolve_model(args.model))
     where: dict[str, Any] = {"pretrained_model_name_or_path": str(path)}
     if path.is_file():
         where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-        with suppress(ImportError):  # older versions always unpack the weights
-            from transformers import GgufConfig
-
-            where["quantization_config"] = GgufConfig(dequantize=True)
+        if hasattr(library, "GgufConfig"):  # older versions always unpack the weights
+            where["quantization_config"] = library.GgufConfig(dequantize=True)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
+        tokenizer = library.AutoTokenizer.from_pretrained(
             path.parent if path.is_file() else path, gguf_file=where.get("gguf_file")
         )
-        model = AutoModelForCausalLM.from_pretrained(**where, dtype=llm.dtype).eval()
+        model = library.AutoModelForCausalLM.from_pretrained(**where, dtype=llm.dtype).eval()
     except (OSError, ValueError, ImportError) as error:
         raise ModelError(f"transformers cannot load {args.model}: {error}") from error
     tokenizer.padding_side = "left"

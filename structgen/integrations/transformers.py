@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from structgen.grammars.matcher import CompiledGrammar, Matcher
 
 
-class GrammarLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
+class GrammarLogitsProcessor(LogitsProcessor):
     """Keeps every row of a ``generate`` call inside a grammar; works with sampling, beams and several return sequences.
 
     One processor serves one ``generate`` call at a time; the next call starts anew. The end token is allowed exactly

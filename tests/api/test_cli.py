@@ -133,6 +133,8 @@ def test_check_json(capsys: pytest.CaptureFixture[str], files: Path) -> None:
     made = json.loads(out)
     assert [text["accepted"] for text in made["texts"]] == [True, False]
     assert (made["texts"][1]["line"], made["texts"][1]["column"]) == (1, 7)
+    assert made["report"]["draft"] == "2020-12"
+    assert "#/properties/a/type" in made["report"]["enforced"]
 
 
 def test_check_reads_standard_input() -> None:
