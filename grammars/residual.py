@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars.expr import NEVER, Expr
+from structgen.grammars.expr import NEVER, Alt, Expr, Rep, Seq, Switch, Tagged
 
 if TYPE_CHECKING:
     from structgen.grammars.trie import Split, Trie
@@ -179,6 +179,11 @@ class Store:
         known = self._alive.get(expr)
         if known is not None:
             return known
+        if isinstance(expr, (Alt, Seq, Switch, Rep, Tagged)):
+            # Part by part: a search over a union of intersections would meet the product of their states.
+            alive = self._is_structure_alive(expr)
+            self._alive[expr] = alive
+            return alive
         parent: dict[Expr, Expr | None] = {expr: None}
         queue = [expr]
         for at in queue:
@@ -208,6 +213,17 @@ class Store:
         for each in parent:
             self._alive[each] = False
         return False
+
+    def _is_structure_alive(self, expr: Alt | Seq | Switch | Rep | Tagged) -> bool:
+        if isinstance(expr, Alt):
+            return any(self._is_alive(item) for item in expr.items)
+        if isinstance(expr, Seq):
+            return self._is_alive(expr.head) and self._is_alive(expr.tail)
+        if isinstance(expr, Switch):
+            return any(self._is_alive(rest) for _, _, rest in expr.cases)
+        if isinstance(expr, Rep):
+            return bool(expr.outcomes) or self._is_alive(expr.body)
+        return self._is_alive(expr.body)
 
 
 _store = Store()

@@ -7,13 +7,15 @@ the way, so that tagged unions stay as many alternatives as they have tags.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from structgen.errors import GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.keywords import ALL, OBJECT, Rules
-from structgen.grammars.schema.literals import identity
+from structgen.grammars.schema.literals import accepts, identity
 from structgen.grammars.schema.negation import container_excluded, negation
+
+T = TypeVar("T")
 
 MAX_ALTERNATIVES = 2_000
 MAX_NESTING = 400
@@ -31,11 +33,11 @@ class Conjunction(NamedTuple):
 class _Branch:
     """One alternative while it is expanded."""
 
-    __slots__ = ("done", "groups", "pending", "types")
+    __slots__ = ("done", "groups", "known", "pending")
 
-    def __init__(self, types: int, done: dict[Place, None], groups: list[tuple[Group, _Path]],
+    def __init__(self, known: Outline, done: dict[Place, None], groups: list[tuple[Group, _Path]],
                  pending: list[tuple[Place, _Path]]) -> None:
-        self.types = types
+        self.known = known
         self.done = done
         self.groups = groups
         self.pending = pending
@@ -63,7 +65,7 @@ class _Path:
 def expand(places: Iterable[Place]) -> list[Conjunction]:
     """The alternatives of the conjunction of ``places``; none when it contradicts itself by types or by
     references that only lead to each other."""
-    start = _Branch(ALL, {}, [], [(place, _Path(place, None)) for place in reversed(list(places))])
+    start = _Branch(_NOTHING_KNOWN, {}, [], [(place, _Path(place, None)) for place in reversed(list(places))])
     found: dict[frozenset[Rules], Conjunction] = {}
     stack, steps = [start], 0
     while stack:
@@ -72,7 +74,7 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
             continue
         if not branch.groups:
             rules = tuple(place.rules for place in branch.done if not place.rules.empty)
-            found.setdefault(frozenset(rules), Conjunction(branch.types, rules))
+            found.setdefault(frozenset(rules), Conjunction(branch.known.types, rules))
             continue
         steps += 1
         if steps > MAX_ALTERNATIVES or len(stack) > MAX_ALTERNATIVES:
@@ -80,20 +82,47 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
                 f"anyOf, oneOf, if and not combine into more than {MAX_ALTERNATIVES} alternatives here; "
                 "nest fewer of them in one conjunction", pointer=next(iter(branch.done)).pointer,
             )
-        index = min(range(len(branch.groups)), key=lambda i: len(branch.groups[i][0]))
-        group, path = branch.groups[index]
-        rest = branch.groups[:index] + branch.groups[index + 1 :]
+        group, path, rest = _narrowest(branch)
         for alternative in reversed(group):
-            pending = [(place, _step(path, place)) for place in reversed(alternative)]
-            if all(below is not None for _, below in pending):
-                stack.append(_Branch(branch.types, dict(branch.done), list(rest), pending))  # type: ignore[arg-type]
+            pending = []
+            for place in reversed(alternative):
+                below = _step(path, place)
+                if below is None:
+                    break
+                pending.append((place, below))
+            else:
+                stack.append(_Branch(branch.known, dict(branch.done), list(rest), pending))
     return list(found.values())
+
+
+def _narrowest(branch: _Branch) -> tuple[Group, _Path, list[tuple[Group, _Path]]]:
+    """The group with the fewest alternatives that do not contradict what is known, and the other groups."""
+    best, index, known = None, 0, branch.known
+    if len(branch.groups) > 1:
+        open_groups = [
+            each for each in branch.groups
+            if not any(len(alternative) == 1 and known.implies(alternative[0].rules) for alternative in each[0])
+        ]
+        if not open_groups:
+            return ((),), branch.groups[0][1], []
+        branch.groups = open_groups
+    for i, (group, _) in enumerate(branch.groups):
+        if best is not None and len(best) <= 1:
+            break
+        left = tuple(
+            alternative for alternative in group
+            if not any(known.contradicts(outline(place)) for place in alternative)
+        )
+        if best is None or len(left) < len(best):
+            best, index = left, i
+    assert best is not None
+    rest = branch.groups[:index] + branch.groups[index + 1 :]
+    return best, branch.groups[index][1], rest
 
 
 def _settle(branch: _Branch) -> bool:
     """Apply everything pending; False on a contradiction."""
     queue = branch.pending
-    branched = len(branch.done) > 0
     while queue:
         place, path = queue.pop()
         rules = place.rules
@@ -106,16 +135,17 @@ def _settle(branch: _Branch) -> bool:
         if place in branch.done:
             continue
         branch.done[place] = None
-        branch.types &= rules.types
-        if not branch.types:
+        known = outline(place)
+        if branch.known.contradicts(known):
             return False
+        branch.known = branch.known.joined(known)
         for each in reversed(rules.all_of):  # the last one in is read first
             below = _step(path, each)
             if below is None:
                 return False
             queue.append((each, below))
         branch.groups += [(group, path) for group in groups(rules)]
-    return not (branched and _contradicts(branch))
+    return True
 
 
 def _step(path: _Path, place: Place) -> _Path | None:
@@ -131,6 +161,13 @@ def _step(path: _Path, place: Place) -> _Path | None:
 
 def groups(rules: Rules) -> list[Group]:
     """The groups of alternatives that ``rules`` demand one of."""
+    if rules.groups is None:
+        rules.groups = _groups(rules)
+    made: list[Group] = rules.groups
+    return made
+
+
+def _groups(rules: Rules) -> list[Group]:
     found = list(rules.any_of)
     for each in rules.negations:
         found.append(((negation(each),),))
@@ -155,24 +192,22 @@ def _exactly_one(branches: tuple[Place, ...]) -> Group:
     return tuple(found)
 
 
-def _contradicts(branch: _Branch) -> bool:
-    """A cheap look at constants of required properties, for pruning."""
-    if branch.types & ~OBJECT:
-        return False
-    required: set[str] = set()
-    for place in branch.done:
-        required.update(place.rules.required)
-    if not required:
-        return False
-    allowed: dict[str, frozenset[Hashable]] = {}
-    for place in branch.done:
-        for key, values in outline(place).constants.items():
-            if key in required:
-                known = allowed.get(key)
-                allowed[key] = values if known is None else known & values
-                if not allowed[key]:
-                    return True
-    return False
+class Field(NamedTuple):
+    """What is quickly known of the value of a property."""
+
+    types: int
+    values: frozenset[Hashable] | None
+    excluded: frozenset[Hashable]
+
+    def joined(self, other: Field) -> Field:
+        values = self.values
+        if other.values is not None:
+            values = other.values if values is None else values & other.values
+        return Field(self.types & other.types, values, self.excluded | other.excluded)
+
+    @property
+    def impossible(self) -> bool:
+        return not self.types or (self.values is not None and self.values <= self.excluded)
 
 
 class Outline(NamedTuple):
@@ -182,75 +217,134 @@ class Outline(NamedTuple):
         types: the types they have at most.
         values: the only values, or None.
         required: keys that an object among them has.
-        constants: the only values of some properties.
+        fields: the values of some of its properties.
         allowed: the only keys, or None.
     """
 
     types: int
     values: frozenset[Hashable] | None
     required: frozenset[str]
-    constants: dict[str, frozenset[Hashable]]
+    fields: dict[str, Field]
     allowed: frozenset[str] | None
+
+    def contradicts(self, other: Outline) -> bool:
+        """Whether it is in plain sight that no value satisfies both: by type, by values, by what a required
+        property may hold, or by a required key that is not allowed."""
+        types = self.types & other.types
+        if not types:
+            return True
+        if self.values is not None and other.values is not None and not self.values & other.values:
+            return True
+        if types & ~OBJECT:
+            return False
+        if (other.allowed is not None and not self.required <= other.allowed) or (
+            self.allowed is not None and not other.required <= self.allowed
+        ):
+            return True
+        for key in other.required:
+            mine = self.fields.get(key)
+            if mine is not None and mine.impossible:
+                return True
+        for key, field in other.fields.items():
+            if key in self.required or key in other.required:
+                mine = self.fields.get(key)
+                if (field if mine is None else mine.joined(field)).impossible:
+                    return True
+        return False
+
+    def implies(self, rules: Rules) -> bool:
+        """Whether it is in plain sight that all values satisfy ``rules``."""
+        if self.types & ~rules.types or any(key not in self.required for key in rules.required):
+            return False
+        if not _only_properties(rules):
+            return False
+        for key, place in (rules.properties or {}).items():
+            field = self.fields.get(key)
+            if field is None or field.values is None or not all(
+                isinstance(value, str) and (value in field.excluded or accepts(place, value))
+                for value in field.values
+            ):
+                return False
+        return True
+
+    def joined(self, other: Outline) -> Outline:
+        fields = dict(self.fields)
+        for key, field in other.fields.items():
+            mine = fields.get(key)
+            fields[key] = field if mine is None else mine.joined(field)
+        return Outline(
+            self.types & other.types,
+            _common(self.values, other.values),
+            self.required | other.required,
+            fields,
+            _common(self.allowed, other.allowed),
+        )
+
+
+def _only_properties(rules: Rules) -> bool:
+    """Whether ``rules`` demand nothing but types, required keys and what properties hold."""
+    fields = set(vars(rules)) - {"place", "enforced", "annotations", "unsupported", "outline", "groups"}
+    return fields <= {"types", "required", "properties"}
+
+
+def _common(a: frozenset[T] | None, b: frozenset[T] | None) -> frozenset[T] | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return a & b
+
+
+_NOTHING_KNOWN = Outline(ALL, None, frozenset(), {}, None)
 
 
 def outline(place: Place, fuel: int = 12) -> Outline:
+    """What is quickly known of ``place``; references and ``allOf`` are followed ``fuel`` deep."""
     rules = place.rules
     if rules.outline is not None:
         known: Outline = rules.outline
         return known
-    types, required = rules.types, set(rules.required)
-    values = None if rules.values is None else frozenset(identity(v) for v in rules.values)
-    constants: dict[str, frozenset[Hashable]] = {}
-    allowed = None
+    fields = {}
     for key, each in (rules.properties or {}).items():
-        found = value_set(each)
-        if found is not None:
-            constants[key] = found
+        field = _field(each)
+        if field is not None:
+            fields[key] = field
+    allowed = None
     if rules.additional is not None and rules.additional.contents is False and not rules.pattern_properties:
         allowed = frozenset(rules.properties or ())
+    values = None if rules.values is None else frozenset(identity(v) for v in rules.values)
+    made = Outline(rules.types, values, frozenset(rules.required), fields, allowed)
     if fuel:
         for each in rules.all_of:
-            inner = outline(each, fuel - 1)
-            types &= inner.types
-            required |= inner.required
-            if inner.values is not None:
-                values = inner.values if values is None else values & inner.values
-            if inner.allowed is not None:
-                allowed = inner.allowed if allowed is None else allowed & inner.allowed
-            for key, found in inner.constants.items():
-                constants[key] = constants[key] & found if key in constants else found
-    made = Outline(types, values, frozenset(required), constants, allowed)
+            made = made.joined(outline(each, fuel - 1))
+        for group in rules.any_of:
+            if len(group) == 1:
+                for each in group[0]:
+                    made = made.joined(outline(each, fuel - 1))
     if fuel == 12:
         rules.outline = made
     return made
 
 
-def value_set(place: Place, fuel: int = 12) -> frozenset[Hashable] | None:
-    """The values of a place whose const or enum is in plain sight (at least these exclude all others)."""
-    while place.rules.alias is not None and fuel:
-        place, fuel = place.rules.alias, fuel - 1
-    values = place.rules.values
-    return None if values is None else frozenset(identity(v) for v in values)
+def _field(place: Place) -> Field | None:
+    for _ in range(12):
+        if place.rules.alias is None:
+            break
+        place = place.rules.alias
+    rules = place.rules
+    types = rules.types
+    values = None if rules.values is None else frozenset(identity(v) for v in rules.values)
+    excluded = frozenset(identity(v) for v in rules.excluded)
+    for group in rules.any_of:
+        if len(group) == 1 and len(group[0]) == 1 and group[0][0].rules.excluded:
+            types &= group[0][0].rules.types
+            excluded |= frozenset(identity(v) for v in group[0][0].rules.excluded)
+    if types == ALL and values is None and not excluded:
+        return None
+    return Field(types, values, excluded)
 
 
 def disjoint(a: Place, b: Place) -> bool:
-    """Whether it is quickly proven that no value satisfies both: by type, by values, by a required property
-    with different constants, or by a required key that the other does not allow."""
-    one, two = outline(a), outline(b)
-    types = one.types & two.types
-    if not types:
-        return True
-    if one.values is not None and two.values is not None:
-        return not one.values & two.values
-    if types & ~OBJECT:
-        return False
-    required = one.required | two.required
-    for key in required:
-        if key in one.constants and key in two.constants and not one.constants[key] & two.constants[key]:
-            return True
-    return (two.allowed is not None and not one.required <= two.allowed) or (
-        one.allowed is not None and not two.required <= one.allowed
-    )
+    """Whether it is in plain sight that no value satisfies both."""
+    return outline(a).contradicts(outline(b))
 
 
 def check_circles(root_places: Iterable[Place]) -> None:

@@ -81,7 +81,8 @@ class Rules:
     """The only thing demanded is this place."""
 
     outline: Any = None
-    """What ``expand.outline`` found."""
+    groups: Any = None
+    """What ``expand.outline`` and ``expand.groups`` found."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -153,7 +154,7 @@ class _Reading:
         if not isinstance(value, (dict, bool)):
             below = "".join(f"/{escaped(str(t))}" for t in tokens)
             raise self.fail(keyword, "a schema (an object or a boolean)", value, below)
-        token = "/".join(escaped(str(t)) for t in (keyword, *tokens))
+        token = f"{keyword}/{escaped(str(tokens[0]))}" if tokens else keyword
         found: Place = self.place.document.place(value, self.place.scope, self.place, token)
         return found
 

@@ -6,6 +6,7 @@ talk about are plain unions, and recursion meets itself. Everything about a node
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import lru_cache
@@ -287,22 +288,64 @@ def _is_satisfiable(node: Node) -> bool:
 
 
 def _decide(root: Node) -> None:
-    """Decide ``satisfiable`` for ``root`` and all that it depends on."""
+    """Decide ``satisfiable`` for ``root``. The first container that works is enough, so most of a large schema
+    is not even looked at; where the search meets a node that it is still busy with, it may have to be
+    repeated as a fixpoint over all that ``root`` depends on."""
+    busy, unsure = {root}, set[Node]()
+    stack = [(root, iter(_ways(root)), [False])]
+    while stack:
+        node, ways, met_busy = stack[-1]
+        if node._sat is None:
+            for each in ways:
+                below = None
+                for below_node in each.inputs():
+                    if below_node._sat is None:
+                        if below_node in busy or below_node in unsure:
+                            met_busy[0] = True
+                        else:
+                            below = below_node
+                            break
+                if below is not None:
+                    # Come back to the same container when this input is decided.
+                    busy.add(below)
+                    stack[-1] = (node, itertools.chain([each], ways), met_busy)
+                    stack.append((below, iter(_ways(below)), [False]))
+                    break
+                if each.feasible(_known):
+                    node._sat = True
+                    break
+            else:
+                if met_busy[0]:
+                    unsure.add(node)
+                else:
+                    node._sat = False
+            if stack[-1][0] is not node:
+                continue
+        stack.pop()
+        busy.discard(node)
+        if stack and node in unsure:
+            stack[-1][2][0] = True
+    if root._sat is None:
+        _fixpoint(root)
+
+
+def _ways(node: Node) -> list[ObjectCase | ArrayPlan]:
+    """The containers by which ``node`` may have values; settles it when a scalar is enough."""
+    if node._sat is None and node.has_scalars:
+        node._sat = True
+    return [] if node._sat is not None else node.containers
+
+
+def _fixpoint(root: Node) -> None:
     order: list[Node] = []
     seen, queue = {root}, [root]
     while queue:
         node = queue.pop()
+        ways = _ways(node)
         if node._sat is not None:
             continue
-        if node.has_scalars:
-            node._sat = True
-            continue
-        containers = node.containers
-        if any(not each.inputs() and each.feasible(_known) for each in containers):
-            node._sat = True
-            continue
         order.append(node)
-        for each in containers:
+        for each in ways:
             for below in each.inputs():
                 if below._sat is None and below not in seen:
                     seen.add(below)
@@ -311,9 +354,7 @@ def _decide(root: Node) -> None:
     while changed:
         changed = False
         for node in reversed(order):
-            if node._sat is None and any(
-                each.feasible(_known) for each in node.containers
-            ):
+            if node._sat is None and any(each.feasible(_known) for each in node.containers):
                 node._sat = changed = True
     for node in order:
         if node._sat is None:
