@@ -64,13 +64,15 @@ class GGUFFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                raise ModelError(f"{path} is empty, not a GGUF file")
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         skip = frozenset(f"tokenizer.ggml.{name}" for name in ("tokens", "merges", "scores", "token_type"))
         header = _Header(self._data, str(path), skip)
         try:
             self.metadata: dict[str, Any] = dict(header.pairs())
             self._read_directory(header._at)
-        except (struct.error, IndexError) as error:
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise ModelError(f"{path} is cut short: its GGUF header ends too early. Fetch it again.") from error
 
     def _read_directory(self, at: int) -> None:
