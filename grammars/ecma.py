@@ -85,6 +85,11 @@ class _Rewriter:
 
     def _group(self) -> None:
         rest = self.pattern[self.at : self.at + 4]
+        flags = re.compile(r"\(\?([A-Za-z]*)-?([A-Za-z]*)[:)]").match(self.pattern, self.at)
+        if flags and not set(flags[1] + flags[2]) <= {"i", "s"}:
+            raise self._error(
+                self.at, f"the flags of {flags[0]!r} are not supported in a pattern (i and s are)", UnsupportedGrammar
+            )
         if rest.startswith("(?<") and rest[3:4] not in ("=", "!"):
             self._emit("(?P<", 3)
         elif rest.startswith("(?>"):

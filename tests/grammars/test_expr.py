@@ -66,7 +66,7 @@ def short_texts(rng: random.Random, count: int) -> list[str]:
 
 
 @given(seeds)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_derivatives_agree_with_re(seed: int) -> None:
     rng = random.Random(seed)
     made, pattern = expression(rng, 3)
@@ -189,7 +189,7 @@ def test_too_many_alternatives_are_refused() -> None:
 
 
 @given(st.text(NO_SURROGATE, max_size=6), seeds)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_json_spellings_decode_to_the_text(text: str, seed: int) -> None:
     rng = random.Random(seed)
     for encoding in (JSON_ANY, JSON_CANONICAL, UTF8):
@@ -205,7 +205,7 @@ def test_json_spellings_decode_to_the_text(text: str, seed: int) -> None:
 
 
 @given(st.text('ab"\\/u0061dDeE83nt\x00\x1f\x7fé€😀', max_size=12), st.text("a\\u€😀", min_size=1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_json_strings_are_those_that_json_reads(inside: str, some: str) -> None:
     try:
         value = json.loads(f'"{inside}"')
@@ -237,7 +237,7 @@ def test_a_character_set_is_its_characters(ranges: list[tuple[int, int]], seed: 
 
 
 @given(st.binary(max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_text_is_valid_utf8(data: bytes) -> None:
     try:
         data.decode()

@@ -46,7 +46,7 @@ def numeral(rng: random.Random, bounds: list[Decimal]) -> str:
 
 
 @given(st.none() | decimals, st.none() | decimals, st.booleans(), st.booleans(), st.integers(0, 2**32))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_numbers(lo: Decimal | None, hi: Decimal | None, lo_open: bool, hi_open: bool, seed: int) -> None:
     rng = random.Random(seed)
     made = numbers.number(lo, hi, lo_open=lo_open, hi_open=hi_open)
@@ -69,7 +69,7 @@ integers = st.integers(-30, 30) | st.integers(-1100, 1100) | st.integers(-(2**70
 
 
 @given(st.none() | integers, st.none() | integers, st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_integers(lo: int | None, hi: int | None, seed: int) -> None:
     rng = random.Random(seed)
     made = numbers.integer(lo, hi)
