@@ -16,13 +16,16 @@ class Recipe(BaseModel):
 
 
 llm = sg.LLM(model="smollm2")
-messages = [{"role": "user", "content": "A simple recipe for pancakes."}]
-prompt = llm.tokenizer.apply_chat_template(messages)
+messages = [
+    {"role": "system", "content": 'Answer in JSON: {"title": string, "minutes": integer, "ingredients": [string]}'},
+    {"role": "user", "content": "A simple recipe for pancakes."},
+]
+prompt = llm.tokenizer.chat_token_ids(messages)
+grammar = sg.Grammar.from_type(Recipe, escapes="canonical")  # "e", never "\\u0065": the same values
 
-seen = None
-for event in llm.stream(prompt, sg.SamplingParams(max_tokens=120, temperature=0.0), schema=Recipe):
+for event in llm.stream(prompt, sg.SamplingParams(max_tokens=160, temperature=0.0), grammar=grammar):
     print(event.delta, end="", flush=True)
-    if event.partial != seen:  # a value so far: what a page could already show
-        seen = event.partial
+    if event.finish_reason is None and event.delta.endswith(","):
+        print(f"    <- so far: {event.partial}", end="")  # what a page could show already
     if event.finish_reason is not None:
-        print(f"\n\n{event.finish_reason}: {event.value!r}")
+        print(f"\n{event.finish_reason}: {event.value!r}")
