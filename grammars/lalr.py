@@ -7,10 +7,11 @@ parser alone would allow terminals that it refuses a few reductions later.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence, Set
+from dataclasses import dataclass
 from itertools import count
 
+from structgen.grammars.charset import EMPTY
 from structgen.grammars.expr import EPSILON, NEVER, Expr
 from structgen.grammars.lexer import IGNORED, TRUE, Automaton, Cond, Item, Outcome, is_alive
 from structgen.grammars.machine import Cell, Thread
@@ -18,6 +19,8 @@ from structgen.grammars.residual import state
 
 END = -1
 """The end of the text, as a lookahead."""
+DOUBT_DEPTH = 2
+ENDINGS_FUEL = 300
 _serial = count()
 
 
@@ -72,20 +75,20 @@ class Tables:
     automaton: Automaton
     terminals: int
     filter: ItemFilter | None = None
-    risky: frozenset[int] = frozenset()
-    endings: Mapping[int, tuple[Outcome, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.serial = next(_serial)
         self.end_bit = 1 << (self.terminals + 1)
         self._frames: dict[Hashable, LRFrame] = {}
         self._starts: dict[tuple[Scanner, int, frozenset[Outcome], int, Cond], Expr] = {}
+        self._endings: dict[Expr, frozenset[Outcome]] = {}
         for row in self.states:
             groups: dict[tuple[int, str], int] = {}
             for lookahead, rule in row.reduces.items():
                 groups[rule] = groups.get(rule, 0) | self.bit(lookahead)
             row.groups = tuple((size, name, bits) for (size, name), bits in groups.items())
             row.shift_bits = sum(1 << t for t in row.shifts)
+        self.doubtful = _doubtful(self)
 
     def bit(self, lookahead: int) -> int:
         return self.end_bit if lookahead == END else 1 << lookahead
@@ -114,6 +117,63 @@ class Tables:
             self._starts[key] = made
         return made
 
+    def endings(self, scan: Expr) -> frozenset[Outcome]:
+        """Every outcome of a token that starts with ``scan``, as far as a bounded search sees."""
+        made = self._endings.get(scan)
+        if made is None:
+            found: set[int] = set()
+            seen = {scan}
+            queue = [scan]
+            for at in queue:
+                found.update(at.outcomes)
+                for byte, _ in at.classes():
+                    left = at.derive(byte)
+                    if left is not NEVER and left not in seen and len(seen) < ENDINGS_FUEL:
+                        seen.add(left)
+                        queue.append(left)
+            made = self._endings[scan] = frozenset(self.automaton.outcomes[o] for o in found)
+        return made
+
+
+def _doubtful(tables: Tables) -> tuple[int, ...]:
+    """Bit sets of the tokens after which the text may be stuck, though the parser can go on: the condition under which
+    they end may forbid whatever can follow. Entry 0 is empty, entry n + 1 adds the tokens that lead to states with
+    tokens of entry n. A token is left out if each terminal that may follow has a first character that no
+    condition forbids, or an ignored one has."""
+    automaton = tables.automaton
+    blanks = EMPTY
+    for terminal in automaton.ignored:
+        blanks |= automaton.first(terminal)
+    owners: dict[int, set[int]] = {}
+    for scanner in {row.scanner for row in tables.states}:
+        for word, bits in scanner.words:
+            owners.setdefault(word, set()).update(t for t in scanner.order if bits >> t & 1)
+    doubtful = 0
+    targets: dict[int, set[int]] = {}
+    for row in tables.states:
+        for terminal, number in row.shifts.items():
+            targets.setdefault(terminal, set()).add(number)
+    for terminal, numbers in targets.items():
+        forbidden = automaton.forbidden(terminal)
+        for owner in owners.get(terminal, ()):
+            forbidden |= automaton.forbidden(owner)
+        if not forbidden or blanks - forbidden:
+            continue
+        after = {t for n in numbers for t in (*tables.states[n].shifts, *tables.states[n].reduces) if t != END}
+        if not all(automaton.first(t) - forbidden for t in after):
+            doubtful |= 1 << terminal
+    levels = [0]
+    while doubtful and len(levels) <= DOUBT_DEPTH:
+        levels.append(doubtful)
+        doubtful |= sum(
+            1 << terminal for terminal, numbers in targets.items()
+            if not doubtful >> terminal & 1 and any(
+                doubtful >> t & 1 for n in numbers for t in (*tables.states[n].shifts, *tables.states[n].reduces)
+                if t != END
+            )
+        )
+    return tuple(levels)
+
 
 Items = frozenset[tuple[int, int]]
 
@@ -127,20 +187,21 @@ class ItemFilter:
     Args:
         rules: (left side, right side); terminals in the right side are numbers.
         start: the left side that derives whole texts.
+        absent: terminals that the lexer never hands to the parser.
     """
 
-    def __init__(self, rules: Sequence[tuple[str, tuple[str | int, ...]]], start: str) -> None:
+    def __init__(self, rules: Sequence[tuple[str, tuple[str | int, ...]]], start: str, absent: Set[int]) -> None:
         self.rules = rules
-        finite: set[str] = set()
+        finite: set[str | int] = {s for _, right in rules for s in right if isinstance(s, int) and s not in absent}
         while True:
-            more = {left for left, right in rules if all(isinstance(s, int) or s in finite for s in right)} - finite
+            more = {left for left, right in rules if finite.issuperset(right)} - finite
             if not more:
                 break
             finite |= more
-        self.is_needed = any(left not in finite for left, _ in rules)
+        self.is_needed = not all(left in finite and finite.issuperset(right) for left, right in rules)
         self._by_left: dict[str, list[int]] = {}
         for number, (left, right) in enumerate(rules):
-            if all(isinstance(s, int) or s in finite for s in right):
+            if finite.issuperset(right):
                 self._by_left.setdefault(left, []).append(number)
         self.start: Items = frozenset((number, 0) for number in self._by_left.get(start, ()))
         self._memo: dict[tuple[Items, str | int], Items] = {}
@@ -281,15 +342,31 @@ def _accepts(cell: Cell) -> int:
     return bits
 
 
-def spawn(cell: Cell, behind: int, cond: Cond) -> Sequence[Thread]:
-    """The threads at the start of a token; one on the bottom cell when the text may end."""
+def spawn(cell: Cell, behind: int, cond: Cond, depth: int | None = None) -> Sequence[Thread]:
+    """The threads at the start of a token; one on the bottom cell when the text may end.
+
+    Args:
+        behind: class of the character before.
+        cond: what must hold of the text from here on.
+        depth: how many tokens to look ahead for dead ends, in grammars that may have some.
+    """
     frame = _frame(cell)
     tables = frame.tables
     bits = accepts(cell)
     threads = []
     if bits:
+        if depth is None:
+            depth = len(tables.doubtful) - 1
         viable = bits & ~tables.end_bit | 1 << IGNORED
-        residual = state(tables.scan(frame.row.scanner, viable, frozenset(), behind, cond))
+        scan = tables.scan(frame.row.scanner, viable, _NO_OUTCOMES, behind, cond)
+        if depth and viable & tables.doubtful[depth] and scan is not NEVER:
+            dead = _dead(cell, tables.endings(scan), depth)
+            if dead:
+                scan = tables.scan(frame.row.scanner, viable, dead, behind, cond)
+                tokens = viable & ~(1 << IGNORED)
+                if not bits & tables.end_bit and tables.scan(frame.row.scanner, tokens, dead, behind, TRUE) is NEVER:
+                    return ()  # ignored text for ever is no way to go on
+        residual = state(scan)
         if residual is not None:
             threads.append(Thread(residual, cell))
     if bits & tables.end_bit and cond.end:
@@ -297,6 +374,29 @@ def spawn(cell: Cell, behind: int, cond: Cond) -> Sequence[Thread]:
         assert done is not None
         threads.append(Thread(done, cell.bottom))
     return threads
+
+
+_NO_OUTCOMES: frozenset[Outcome] = frozenset()
+
+
+def _dead(cell: Cell, endings: frozenset[Outcome], depth: int) -> frozenset[Outcome]:
+    """The outcomes after which nothing can follow on this stack."""
+    doubtful = _frame(cell).tables.doubtful[depth]
+    dead = set()
+    for outcome in endings:
+        if outcome.token == IGNORED:
+            if outcome.cond != TRUE and not _goes_on(cell, outcome, 0):
+                dead.add(outcome)
+        elif doubtful >> outcome.token & 1:
+            after = shifted(cell, outcome.token)
+            if after is None or not _goes_on(after, outcome, depth - 1):
+                dead.add(outcome)
+    return frozenset(dead)
+
+
+def _goes_on(cell: Cell, outcome: Outcome, depth: int) -> bool:
+    key = ("goes on", outcome.behind, outcome.cond, depth)
+    return cell.cached(key, lambda: bool(spawn(cell, outcome.behind, outcome.cond, depth)))
 
 
 class LalrMachine:

@@ -206,7 +206,8 @@ def _build(text: str, start: str, options: dict[str, Any]) -> Machine:
         (rule.origin.name, tuple(number[s.name] if s.is_term else s.name for s in rule.expansion))
         for rule in frontend.parser_conf.rules
     ]
-    filter = ItemFilter([*rules, ("$root", (start,))], "$root")
+    absent = lexers.absent | {number[name] for name in used & set(number) if not automaton.is_possible(number[name])}
+    filter = ItemFilter([*rules, ("$root", (start,))], "$root", absent)
     tables = Tables(
         rows, table.start_states[start], table.end_states[start], automaton, len(terminals),
         filter if filter.is_needed else None,
@@ -263,6 +264,12 @@ class _Lexers:
                     match = compiled.match(string.pattern.value)
                     if match and match.group(0) == string.pattern.value:
                         self.words.setdefault(string.name, []).append(pattern)
+
+        self.absent = {
+            number[name] for name in ignore
+            if all(owner.name in self.ignore for owner in self.words.get(name, ()))
+        }
+        """Ignored terminals, save for those that come as the keyword of another."""
 
     def scanner(self, accepted: Iterable[str]) -> Scanner:
         names = frozenset(name for name in accepted if name in self.number) | self.ignore

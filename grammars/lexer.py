@@ -208,6 +208,42 @@ class Automaton:
         """Whether the terminal has no lookaround and no anchor."""
         return terminal not in self._conditional
 
+    def is_possible(self, terminal: int) -> bool:
+        """Whether some text before and after lets the terminal match."""
+        if self.is_plain(terminal):
+            return True
+        starts = (self.enter(self.starts[terminal], behind) for behind in range(self.at_start + 1))
+        scans = (self.scan((2 << len(self.names)) - 1, frozenset(), items, ()) for items in starts)
+        return any(scan is not NEVER and is_alive(scan) for scan in scans)
+
+    def first(self, terminal: int) -> CharSet:
+        """The characters with which a terminal can begin."""
+        union = EMPTY
+        for behind in range(self.at_start + 1):
+            for raw in self._raw(self.starts[terminal], behind):
+                union |= raw.chars
+        return union
+
+    def forbidden(self, terminal: int) -> CharSet:
+        """At least the characters that a terminal of its own may forbid as the next one where it ends: those with
+        which it would go on, and those that a lookahead excludes."""
+        union = EMPTY
+        ends = {
+            (node.next, behind)
+            for node, owner in zip(self.nodes, self.owner, strict=True)
+            if owner == terminal and isinstance(node, _Chars)
+            for behind, part in enumerate(self._classes)
+            if len(self._classes) == 1 or _meet(node.chars, part)
+        }
+        for node, behind in ends:
+            above = EMPTY
+            for raw in self._raw(node, behind):
+                if raw.terminal is None:
+                    above |= raw.chars
+                elif raw.terminal == terminal:
+                    union |= ANY if raw.aheads else above | ~raw.chars
+        return union
+
     # -- building
 
     def _add(self, node: _Node) -> int:
@@ -702,7 +738,7 @@ class Scan(Expr):
         return f"Scan({' '.join(names)}, ends={self.ends})"
 
 
-def is_alive(scan: Expr, fuel: int = 1000) -> bool:
+def is_alive(scan: Expr, fuel: int = 400) -> bool:
     """Whether the scanner can still reach a token that the parser can use. A search that runs out of ``fuel``
     (states) says yes."""
     assert isinstance(scan, Scan)
@@ -719,8 +755,9 @@ def is_alive(scan: Expr, fuel: int = 1000) -> bool:
                 step._alive = True
                 step = parent[step]
             return True
-        if len(parent) > fuel:
-            scan._alive = True
+        if len(parent) > fuel:  # mark them all, lest each of them searches as far
+            for each in parent:
+                each._alive = True
             return True
         for byte, _ in at.classes():
             left = at.successor(byte)
@@ -734,7 +771,7 @@ def is_alive(scan: Expr, fuel: int = 1000) -> bool:
 
 def _surely_alive(scan: Scan) -> bool:
     """The first thread belongs to a usable terminal that nothing can stop."""
-    if not scan.threads or scan.dead:
+    if not scan.threads:
         return False
     automaton = scan.automaton
     place = automaton.places[scan.threads[0]]
@@ -745,5 +782,6 @@ def _surely_alive(scan: Scan) -> bool:
         and not place.nots
         and not place.musts
         and automaton.is_plain(owner)
+        and not any(outcome.token == token for outcome in scan.dead)
         and not any(owners >> owner & 1 for _, owners in scan.words)
     )
