@@ -41,6 +41,12 @@ def ecma(source: str) -> Expr:
     return regex.lower(regex.parse(source, dialect="ecma"), search=True)
 
 
+def finds(oracle: re.Pattern[str], text: str) -> bool:
+    r"""``oracle.search``, tried at every place: CPython's own scan for a first character reads ``(?a:\W)``
+    at the front of a pattern without its flag, and overlooks matches."""
+    return any(oracle.match(text, at) for at in range(len(text) + 1))
+
+
 @pytest.mark.parametrize("search", [False, True])
 @pytest.mark.parametrize(("anchors", "looks"), [(False, False), (True, False), (True, True)])
 @given(seed=seeds)
@@ -57,7 +63,7 @@ def test_agrees_with_re(seed: int, anchors: bool, looks: bool, search: bool) -> 
         return
     for _ in range(12):
         text = random_patterns.text(rng)
-        expected = bool(oracle.search(text) if search else oracle.fullmatch(text))
+        expected = finds(oracle, text) if search else bool(oracle.fullmatch(text))
         assert matches(made, text.encode()) == expected, (source, flags, text)
 
 
