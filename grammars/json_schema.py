@@ -127,8 +127,10 @@ def _survey(document: Document) -> list[Place]:
                 checked.add(pattern)
         if rules.unique and (rules.max_items is None or rules.max_items > 1):
             raise UnsupportedGrammar("uniqueItems is not built yet", pointer=f"{place.pointer}/uniqueItems")
-        for keyword, unevaluated in (("unevaluatedProperties", rules.unevaluated_properties),
-                                     ("unevaluatedItems", rules.unevaluated_items)):
+        for keyword, unevaluated in (
+            ("unevaluatedProperties", rules.unevaluated_properties),
+            ("unevaluatedItems", rules.unevaluated_items),
+        ):
             if unevaluated is not None and unevaluated.contents is not True:
                 raise UnsupportedGrammar(f"{keyword} is not built yet", pointer=f"{place.pointer}/{keyword}")
         for child in rules.children:
@@ -161,13 +163,26 @@ def _unsatisfiable(root: Node) -> UnsatisfiableGrammar:
             break
         node = below
         seen.add(node)
-    pointers = [place.pointer for place in node.places]
-    keywords = []
-    for place in node.places:
-        keywords += [f"{place.pointer}/{key}" if key != "false" else place.pointer for key in place.rules.enforced]
+    together: dict[Place, None] = dict.fromkeys(node.places)
+    for place in list(together):
+        queue = [place]
+        while queue and len(together) < 20:
+            at = queue.pop()
+            together[at] = None
+            queue += [each for each in at.rules.all_of if each not in together]
+    keywords: dict[str, None] = {}
+    for place in together:
+        for key in place.rules.enforced:
+            if key == "false":
+                keywords[place.pointer] = None
+            elif key not in ("allOf", "$ref"):
+                keywords[f"{place.pointer}/{key}"] = None
+        for name, each in (place.rules.properties or {}).items():
+            if name in place.rules.required and not each.rules.types:
+                keywords[each.pointer] = None
     return UnsatisfiableGrammar(
-        "no value satisfies this schema; these contradict each other: " + ", ".join(keywords[:12]),
-        pointer=pointers[0] if pointers else "#",
+        "no value satisfies this schema; these contradict each other: " + ", ".join(list(keywords)[:12]),
+        pointer=node.places[0].pointer if node.places else "#",
     )
 
 
@@ -181,9 +196,7 @@ class _JsonMachine:
     def start(self, bottom: Cell) -> Sequence[Thread]:
         layout = self.root.forest.style.layout
         lead = layout.blank if layout.outer is not None else None
-        begun = self.root.cached_state(
-            "root", lambda: self.root.body if lead is None else seq(lead, self.root.body)
-        )
+        begun = self.root.cached_state("root", lambda: self.root.body if lead is None else seq(lead, self.root.body))
         if begun is None:
             return ()
         return (Thread(begun, bottom.push(_RootFrame(self.root, False))),)

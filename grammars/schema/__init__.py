@@ -1,13 +1,13 @@
 """The JSON Schema front end. ``structgen.grammars.json_schema`` is its face.
 
-    document   where a subschema stands: drafts, base URIs, references
-    keywords   one subschema read into a ``Rules`` record; every keyword has one reader here
-    negation   the complement of a subschema, written as another subschema
-    expand     a conjunction of subschemas -> its alternatives, each a plain conjunction
-    literals   whether a value satisfies a subschema (for const and enum)
-    scalars    strings, numbers and literals as expressions
-    languages  how many keys a language has
-    nodes      a conjunction as something that can be generated
-    objects, arrays   plans and stack frames of the containers
-    layout     whitespace policies
+document   where a subschema stands: drafts, base URIs, references
+keywords   one subschema read into a ``Rules`` record; every keyword has one reader here
+negation   the complement of a subschema, written as another subschema
+expand     a conjunction of subschemas -> its alternatives, each a plain conjunction
+literals   whether a value satisfies a subschema (for const and enum)
+scalars    strings, numbers and literals as expressions
+languages  how many keys a language has
+nodes      a conjunction as something that can be generated
+objects, arrays   plans and stack frames of the containers
+layout     whitespace policies
 """

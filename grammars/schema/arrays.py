@@ -39,8 +39,10 @@ class ArrayPlan:
         self.max_items = min(limits) if limits else None
         contains: dict[Contains, None] = {each: None for rule in rules for each in rule.contains}
         if len(contains) > 1:
-            raise UnsupportedGrammar("more than one contains on the same array is not built yet",
-                                     pointer=f"{next(iter(contains)).place.pointer}")
+            raise UnsupportedGrammar(
+                "more than one contains on the same array is not built yet",
+                pointer=f"{next(iter(contains)).place.pointer}",
+            )
         self.contains = next(iter(contains), None)
         self._nodes: dict[tuple[int, bool | None], Node] = {}
         self._after: dict[tuple[bool, bool, int], State | None] = {}
@@ -123,9 +125,9 @@ class ArrayPlan:
         if self.max_items is not None and index >= self.max_items:
             return []
         return [
-            match for match in self.choices(matched)
-            if self.node(index, match).satisfiable
-            and self.feasible(_satisfiable, index + 1, matched + (match is True))
+            match
+            for match in self.choices(matched)
+            if self.node(index, match).satisfiable and self.feasible(_satisfiable, index + 1, matched + (match is True))
         ]
 
     def may_close(self, index: int, matched: int) -> bool:
@@ -175,7 +177,10 @@ class ArrayFrame(NamedTuple):
         matched: Any = self.matched
         if plan.contains is not None:
             lo, hi = plan.contains.lo, plan.contains.hi
-            matched = (min(max(lo - matched, 0), VIEW_LIMIT), VIEW_LIMIT if hi is None else min(hi - matched, VIEW_LIMIT))
+            matched = (
+                min(max(lo - matched, 0), VIEW_LIMIT),
+                VIEW_LIMIT if hi is None else min(hi - matched, VIEW_LIMIT),
+            )
         return plan, self.stage, index, need, room, matched, self.match, self.depth
 
     def threads(self, cell: Cell) -> list[Thread]:

@@ -101,9 +101,18 @@ class Scope:
 
     __slots__ = ("_known", "_resolver", "draft", "draft_fixed", "origin", "outer", "registry", "root")
 
-    def __init__(self, root: Any, draft: Draft, registry: Any, *, outer: Scope | None = None,
-                 resolver: Any = None, origin: str = "#", draft_fixed: bool = False,
-                 known: dict[tuple[int, Draft], Scope] | None = None) -> None:
+    def __init__(
+        self,
+        root: Any,
+        draft: Draft,
+        registry: Any,
+        *,
+        outer: Scope | None = None,
+        resolver: Any = None,
+        origin: str = "#",
+        draft_fixed: bool = False,
+        known: dict[tuple[int, Draft], Scope] | None = None,
+    ) -> None:
         self.root = root
         self.draft = draft
         self.registry = registry
@@ -169,8 +178,13 @@ class Scope:
         if isinstance(root, dict) and "$schema" in root and not self.draft_fixed:
             draft = declared_draft(root["$schema"], f"{ref}/$schema")
         found_scope = self._known.get((id(root), draft)) or Scope(
-            root, draft, self.registry, resolver=resolved.resolver, origin=_display(ref),
-            draft_fixed=self.draft_fixed, known=self._known,
+            root,
+            draft,
+            self.registry,
+            resolver=resolved.resolver,
+            origin=_display(ref),
+            draft_fixed=self.draft_fixed,
+            known=self._known,
         )
         return resolved.contents, found_scope, _display(ref)
 
@@ -210,8 +224,11 @@ def _specification(draft: Draft) -> Any:
     import referencing.jsonschema as known
 
     return {
-        Draft.D4: known.DRAFT4, Draft.D6: known.DRAFT6, Draft.D7: known.DRAFT7,
-        Draft.D2019: known.DRAFT201909, Draft.D2020: known.DRAFT202012,
+        Draft.D4: known.DRAFT4,
+        Draft.D6: known.DRAFT6,
+        Draft.D7: known.DRAFT7,
+        Draft.D2019: known.DRAFT201909,
+        Draft.D2020: known.DRAFT202012,
     }[draft]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
-from structgen.errors import GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
+from structgen.errors import GrammarTooComplex, UnsatisfiableGrammar
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.keywords import ALL, OBJECT, Rules
 from structgen.grammars.schema.literals import accepts, identity
@@ -35,8 +35,13 @@ class _Branch:
 
     __slots__ = ("done", "groups", "known", "pending")
 
-    def __init__(self, known: Outline, done: dict[Place, None], groups: list[tuple[Group, _Path]],
-                 pending: list[tuple[Place, _Path]]) -> None:
+    def __init__(
+        self,
+        known: Outline,
+        done: dict[Place, None],
+        groups: list[tuple[Group, _Path]],
+        pending: list[tuple[Place, _Path]],
+    ) -> None:
         self.known = known
         self.done = done
         self.groups = groups
@@ -62,6 +67,24 @@ class _Path:
         return False
 
 
+def _flattened(group: Group) -> Group:
+    """Without alternatives that only refer to the same place."""
+    found: dict[tuple[Place, ...], None] = {}
+    for alternative in group:
+        found[tuple(_referred(place) for place in alternative)] = None
+    return tuple(found)
+
+
+def _referred(place: Place) -> Place:
+    """Where pure references lead; one that stands in a circle stays as it is."""
+    at = place
+    for _ in range(64):
+        if at.rules.alias is None:
+            return at
+        at = at.rules.alias
+    return place
+
+
 def expand(places: Iterable[Place]) -> list[Conjunction]:
     """The alternatives of the conjunction of ``places``; none when it contradicts itself by types or by
     references that only lead to each other."""
@@ -80,7 +103,8 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
         if steps > MAX_ALTERNATIVES or len(stack) > MAX_ALTERNATIVES:
             raise GrammarTooComplex(
                 f"anyOf, oneOf, if and not combine into more than {MAX_ALTERNATIVES} alternatives here; "
-                "nest fewer of them in one conjunction", pointer=next(iter(branch.done)).pointer,
+                "nest fewer of them in one conjunction",
+                pointer=next(iter(branch.done)).pointer,
             )
         group, path, rest = _narrowest(branch)
         for alternative in reversed(group):
@@ -98,10 +122,12 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
 def _narrowest(branch: _Branch) -> tuple[Group, _Path, list[tuple[Group, _Path]]]:
     """The group with the fewest alternatives that do not contradict what is known, and the other groups."""
     best, index, known = None, 0, branch.known
-    if len(branch.groups) > 1:
+    if any(len(group) > 1 for group, _ in branch.groups):
         open_groups = [
-            each for each in branch.groups
-            if not any(len(alternative) == 1 and known.implies(alternative[0].rules) for alternative in each[0])
+            each
+            for each in branch.groups
+            if len(each[0]) == 1  # what is known may come from this very group
+            or not any(len(alternative) == 1 and known.implies(alternative[0].rules) for alternative in each[0])
         ]
         if not open_groups:
             return ((),), branch.groups[0][1], []
@@ -110,8 +136,7 @@ def _narrowest(branch: _Branch) -> tuple[Group, _Path, list[tuple[Group, _Path]]
         if best is not None and len(best) <= 1:
             break
         left = tuple(
-            alternative for alternative in group
-            if not any(known.contradicts(outline(place)) for place in alternative)
+            alternative for alternative in group if not any(known.contradicts(outline(place)) for place in alternative)
         )
         if best is None or len(left) < len(best):
             best, index = left, i
@@ -179,9 +204,12 @@ def _groups(rules: Rules) -> list[Group]:
             found.append(((condition, then), (negation(condition),) + ((other,) if other is not None else ())))
     found += [_exactly_one(branches) for branches in rules.one_of]
     if rules.values is None:
-        found += [((container_excluded(rules.place, value),),) for value in rules.excluded
-                  if isinstance(value, (dict, list, tuple))]
-    return found
+        found += [
+            ((container_excluded(rules.place, value),),)
+            for value in rules.excluded
+            if isinstance(value, (dict, list, tuple))
+        ]
+    return [_flattened(group) for group in found]
 
 
 def _exactly_one(branches: tuple[Place, ...]) -> Group:
@@ -260,9 +288,13 @@ class Outline(NamedTuple):
             return False
         for key, place in (rules.properties or {}).items():
             field = self.fields.get(key)
-            if field is None or field.values is None or not all(
-                isinstance(value, str) and (value in field.excluded or accepts(place, value))
-                for value in field.values
+            if (
+                field is None
+                or field.values is None
+                or not all(
+                    isinstance(value, str) and (value in field.excluded or accepts(place, value))
+                    for value in field.values
+                )
             ):
                 return False
         return True
@@ -354,13 +386,15 @@ def check_circles(root_places: Iterable[Place]) -> None:
         stack: list[tuple[Place, list[Place]]] = []
         on_path: dict[Place, None] = {}
 
-        def enter(place: Place, stack: list[tuple[Place, list[Place]]] = stack,
-                  on_path: dict[Place, None] = on_path) -> None:
+        def enter(
+            place: Place, stack: list[tuple[Place, list[Place]]] = stack, on_path: dict[Place, None] = on_path
+        ) -> None:
             if place in on_path:
                 circle = [each.pointer for each in list(on_path)[list(on_path).index(place) :]]
                 raise UnsatisfiableGrammar(
                     "these references and combinators only lead to each other, so no value is described: "
-                    + " -> ".join([*circle, place.pointer]), pointer=place.pointer,
+                    + " -> ".join([*circle, place.pointer]),
+                    pointer=place.pointer,
                 )
             if place not in finished:
                 on_path[place] = None

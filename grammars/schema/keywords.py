@@ -21,8 +21,13 @@ NUMBER = INTEGER | FRACTION
 SCALARS = NULL | BOOLEAN | NUMBER | STRING
 ALL = SCALARS | ARRAY | OBJECT
 TYPES = {
-    "null": NULL, "boolean": BOOLEAN, "integer": INTEGER, "number": NUMBER,
-    "string": STRING, "array": ARRAY, "object": OBJECT,
+    "null": NULL,
+    "boolean": BOOLEAN,
+    "integer": INTEGER,
+    "number": NUMBER,
+    "string": STRING,
+    "array": ARRAY,
+    "object": OBJECT,
 }
 
 
@@ -120,14 +125,24 @@ class Rules:
     @property
     def on_objects(self) -> bool:
         return bool(
-            self.properties or self.pattern_properties or self.additional is not None or self.required or self.names
-            or self.min_properties or self.max_properties is not None or self.dependents
+            self.properties
+            or self.pattern_properties
+            or self.additional is not None
+            or self.required
+            or self.names
+            or self.min_properties
+            or self.max_properties is not None
+            or self.dependents
         )
 
     @property
     def on_arrays(self) -> bool:
         return bool(
-            self.prefix or self.items is not None or self.min_items or self.max_items is not None or self.contains
+            self.prefix
+            or self.items is not None
+            or self.min_items
+            or self.max_items is not None
+            or self.contains
             or self.unique
         )
 
@@ -241,8 +256,9 @@ def _format(r: _Reading, value: Any) -> None:
         r.rules.formats += (value,)
         r.rules.enforced.append("format")
     elif value in formats.UNBUILT:
-        r.rules.unsupported.append(("format", f"format {value!r} is not built yet (format_assertion=False makes "
-                                              "formats annotations)"))
+        r.rules.unsupported.append(
+            ("format", f"format {value!r} is not built yet (format_assertion=False makes formats annotations)")
+        )
     else:
         r.rules.annotations.append("format")
 
@@ -526,8 +542,20 @@ READERS: dict[str, tuple[_Reader, tuple[Draft, Draft]]] = {
     "unevaluatedItems": (_unevaluated_items, _SINCE_2019),
 }
 
-_SILENT = frozenset(("$defs", "definitions", "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor",
-                     "$vocabulary", "$comment"))
+_SILENT = frozenset(
+    (
+        "$defs",
+        "definitions",
+        "$schema",
+        "$id",
+        "id",
+        "$anchor",
+        "$dynamicAnchor",
+        "$recursiveAnchor",
+        "$vocabulary",
+        "$comment",
+    )
+)
 """Part of the schema's structure: neither enforced nor an annotation."""
 
 

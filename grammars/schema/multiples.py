@@ -61,9 +61,9 @@ class Multiple(Expr):
 def _multiple(step: int, places: int, residue: int, stage: str | int) -> Expr:
     outcomes: tuple[int, ...] = ()
     read = stage if isinstance(stage, int) else 0
-    if stage in ("zero", "whole") or isinstance(stage, int):
-        if residue * pow(10, max(places - read, 0), step) % step == 0:
-            outcomes = (0,)
+    ends = stage in ("zero", "whole") or isinstance(stage, int)
+    if ends and residue * pow(10, max(places - read, 0), step) % step == 0:
+        outcomes = (0,)
     if stage == "point" or isinstance(stage, int):
         # The digits left must be able to fill the residue up; before the point more digits always can.
         left = max(places - read, 0)

@@ -128,8 +128,10 @@ def _parts(rules: Rules) -> Iterator[Rules]:
         raise _unsupported(place, "patternProperties")
     if rules.names:
         raise _unsupported(place, "propertyNames")
-    for keyword, unevaluated in (("unevaluatedProperties", rules.unevaluated_properties),
-                                 ("unevaluatedItems", rules.unevaluated_items)):
+    for keyword, unevaluated in (
+        ("unevaluatedProperties", rules.unevaluated_properties),
+        ("unevaluatedItems", rules.unevaluated_items),
+    ):
         if unevaluated is not None and unevaluated.contents is not True:
             raise _unsupported(place, keyword)
     if rules.unique:
@@ -147,8 +149,12 @@ def _scalar_parts(rules: Rules) -> Iterator[Rules]:
         made = _some(place, STRING)
         made.min_length = rules.max_length + 1
         yield made
-    for field, opposite in (("patterns", "not_patterns"), ("not_patterns", "patterns"), ("formats", "not_formats"),
-                            ("not_formats", "formats")):
+    for field, opposite in (
+        ("patterns", "not_patterns"),
+        ("not_patterns", "patterns"),
+        ("formats", "not_formats"),
+        ("not_formats", "formats"),
+    ):
         for each in getattr(rules, field):
             made = _some(place, STRING)
             setattr(made, opposite, (each,))
@@ -223,8 +229,8 @@ def _negated_conjunction(place: Place, alternative: tuple[Place, ...]) -> Place:
 
 def _unsupported(place: Place, keyword: str) -> UnsupportedGrammar:
     return UnsupportedGrammar(
-        f"the opposite of {keyword} is not built yet (it stands under not or if, or in a oneOf whose branches "
-        "overlap)", pointer=f"{place.pointer}/{keyword.split()[0]}",
+        f"the opposite of {keyword} is not built yet (it stands under not or if, or in a oneOf whose branches overlap)",
+        pointer=f"{place.pointer}/{keyword.split()[0]}",
     )
 
 

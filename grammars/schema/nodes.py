@@ -31,7 +31,7 @@ from structgen.grammars.schema.keywords import (
     exact,
 )
 from structgen.grammars.schema.layout import Layout
-from structgen.grammars.schema.literals import satisfies, same_value
+from structgen.grammars.schema.literals import same_value, satisfies
 from structgen.grammars.schema.negation import container_equal
 from structgen.grammars.schema.objects import ObjectCase, ObjectPlan, plans_of
 from structgen.grammars.schema.scalars import QUOTE, literals, number_expr, string_body
@@ -137,11 +137,13 @@ class Node:
             excluded = [value for rule in rules for value in rule.excluded]
             for kind, values in ((NULL, (None,)), (BOOLEAN, (True, False))):
                 if types & kind:
-                    scalars.append(literals([v for v in values if not any(same_value(v, x) for x in excluded)],
-                                            encoding))
+                    scalars.append(
+                        literals([v for v in values if not any(same_value(v, x) for x in excluded)], encoding)
+                    )
             if types & NUMBER:
-                numbers = [exact(v) for v in excluded
-                           if isinstance(v, (int, float, Decimal)) and not isinstance(v, bool)]
+                numbers = [
+                    exact(v) for v in excluded if isinstance(v, (int, float, Decimal)) and not isinstance(v, bool)
+                ]
                 scalars.append(number_expr(types, rules, numbers))
             if types & STRING:
                 body = string_body(rules, encoding, [v for v in excluded if isinstance(v, str) and _spellable(v)])

@@ -6,183 +6,27 @@ compared with the keys seen so far, so that no key occurs twice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from structgen.errors import GrammarTooComplex, UnsupportedGrammar
-from structgen.grammars.encoding import JSON_CANONICAL
-from structgen.grammars.expr import NEVER, Expr, alt, both, literal, neg, seq, tagged
+from structgen.errors import UnsupportedGrammar
+from structgen.grammars.expr import alt, literal, seq, tagged
 from structgen.grammars.machine import Cell, Thread
 from structgen.grammars.residual import FreshKey, State, state
-from structgen.grammars.schema import languages
-from structgen.grammars.schema.document import Place
+from structgen.grammars.schema.fresh import Fresh, decode_key
 from structgen.grammars.schema.keywords import Rules
 from structgen.grammars.schema.literals import accepts, places_for
-from structgen.grammars.schema.scalars import QUOTE, pattern_expr
+from structgen.grammars.schema.scalars import QUOTE
 
 if TYPE_CHECKING:
     from structgen.grammars.schema.nodes import Forest, Node
 
 VIEW_LIMIT = 256
-MAX_SUBSETS = 4
-MAX_PATTERNS = 8
 
 FIRST, KEY, FRESH, VALUE, CHOICE, AFTER = range(6)
 CLOSE = 0  # outcome of a key terminal that closes instead; declared key i has outcome i + 1
 COMMA = 1
 SCALAR = 0
-
-
-def decode_key(spelled: bytes) -> str:
-    """The key that ``spelled`` (blanks, quotes and all) means."""
-    decoded: str = json.loads(spelled)
-    return decoded
-
-
-class Fresh:
-    """Keys that are not declared: their language, and what their values must be.
-
-    Args:
-        layers: for each rule of the conjunction its patterns (as numbers) with their places, and the place
-            for keys that match none of them.
-    """
-
-    def __init__(self, forest: Forest, patterns: tuple[str, ...],
-                 layers: tuple[tuple[tuple[tuple[int, Place], ...], Place | None], ...],
-                 names: Node | None) -> None:
-        self.forest = forest
-        self.patterns = patterns
-        self.layers = layers
-        self.names = names
-        self._nodes: dict[int, Node] = {}
-        self._body: Expr | None = None
-        self._open: bool | None = None
-        self._states: dict[tuple[frozenset[str] | None, int], State | None] = {}
-    def node(self, bits: int) -> Node:
-        """The node of the value of a key that matches exactly the patterns in ``bits``."""
-        found = self._nodes.get(bits)
-        if found is None:
-            places = []
-            for pairs, rest in self.layers:
-                matched = [place for i, place in pairs if bits >> i & 1]
-                places += matched
-                if not matched and rest is not None:
-                    places.append(rest)
-            found = self._nodes[bits] = self.forest.node(places)
-        return found
-
-    @property
-    def subsets(self) -> range:
-        return range(1 << len(self.patterns))
-
-    def inputs(self) -> list[Node]:
-        """Nodes whose satisfiability decides which keys there are."""
-        if len(self.patterns) <= MAX_PATTERNS:
-            return [self.node(bits) for bits in self.subsets]
-        return [self.node(0), self.forest.node([place for pairs, _ in self.layers for _, place in pairs])]
-
-    def _bad(self, truth: Callable[[Node], bool]) -> set[int]:
-        """The pattern sets whose keys can have no value."""
-        if len(self.patterns) > MAX_SUBSETS:
-            # One node that demands everything: if it has values, so has every weaker one.
-            every = [place for pairs, _ in self.layers for _, place in pairs]
-            if len(self.layers) > 1:
-                every += [rest for _, rest in self.layers if rest is not None]
-            if truth(self.forest.node(every)):
-                return set() if truth(self.node(0)) else {0}
-        if len(self.patterns) > MAX_PATTERNS:
-            raise GrammarTooComplex(
-                f"more than {MAX_PATTERNS} different patternProperties that contradict each other apply to one "
-                "object", pointer=self.layers[0][0][0][1].pointer,
-            )
-        return {bits for bits in self.subsets if not truth(self.node(bits))}
-
-    @property
-    def _same_for_all(self) -> bool:
-        """The value does not depend on the patterns that a key matches."""
-        return len(self.patterns) <= MAX_SUBSETS and len({self.node(bits) for bits in self.subsets}) == 1
-
-    def body(self, truth: Callable[[Node], bool]) -> Expr:
-        """The inside of a key whose value can be satisfied."""
-        encoding = self.forest.style.encoding
-        base = encoding.any_text if self.names is None else self.names.parts.texts
-        bad = self._bad(truth)
-        if not bad:
-            return base
-        if len(bad) == 1 << len(self.patterns):
-            return NEVER
-        found = [pattern_expr(pattern, encoding) for pattern in self.patterns]
-        parts = []
-        no_other = 0 in bad
-        if no_other:
-            parts.append(alt(*found))
-        bad.discard(0)
-        ruled_out: list[int] = []
-        for bits in sorted(bad, key=int.bit_count):
-            if any(bits & low == low for low in ruled_out):
-                continue
-            inside = [found[i] for i in range(len(found)) if bits >> i & 1]
-            if all(more in bad for more in self.subsets if more & bits == bits):
-                ruled_out.append(bits)
-            else:
-                inside += [neg(found[i]) for i in range(len(found)) if not bits >> i & 1]
-            parts.append(neg(both(*inside)))
-        if self.names is not None or not no_other:
-            parts.append(base)
-        return both(*parts)
-
-    @property
-    def language(self) -> Expr:
-        if self._body is None:
-            self._body = self.body(lambda node: node.satisfiable)
-        return self._body
-
-    @property
-    def open(self) -> bool:
-        """Keys cannot run out, wherever one has got to."""
-        if self._open is None:
-            self._open = self.language is NEVER or languages.endless(self.language)
-        return self._open
-
-    def left(self, taken: frozenset[str]) -> Expr:
-        """The keys that are not ``taken``."""
-        if self.open or not taken:
-            return self.language
-        return both(self.language, neg(self.forest.style.encoding.words(dict.fromkeys(sorted(taken), 0))))
-
-    def start(self, taken: frozenset[str], depth: int) -> State | None:
-        """The terminal of a key. Its outcome is the set of patterns that the key matches."""
-        key = (None if self.open else taken, depth)
-        if key not in self._states:
-            layout, encoding = self.forest.style.layout, self.forest.style.encoding
-            left = self.left(taken)
-            lead = layout.before_item(depth)
-            whole = NEVER if left is NEVER else seq(lead, QUOTE, left, QUOTE)
-            if whole is not NEVER and not self._same_for_all:
-                whole = tagged(whole, [seq(lead, QUOTE, pattern_expr(p, encoding), QUOTE) for p in self.patterns])
-            self._states[key] = state(whole)
-        return self._states[key]
-
-    def at_least(self, wanted: int, taken: frozenset[str], truth: Callable[[Node], bool] | None = None) -> bool:
-        """Whether ``wanted`` more keys exist."""
-        if wanted <= 0:
-            return True
-        if truth is not None:
-            language = self.body(truth)
-            if taken:
-                language = both(language, neg(self.forest.style.encoding.words(dict.fromkeys(sorted(taken), 0))))
-            return _distinct(language) >= wanted
-        if self.open:
-            return self.language is not NEVER
-        return _distinct(self.left(taken)) >= wanted
-
-
-def _distinct(language: Expr) -> int:
-    """How many keys (up to a limit): every text has one canonical spelling."""
-    if language is NEVER or languages.endless(language):
-        return 0 if language is NEVER else languages.MANY
-    return languages.size(both(language, JSON_CANONICAL.any_text))
 
 
 class ObjectCase:
@@ -211,8 +55,10 @@ class ObjectCase:
         self.keys = tuple(keys)
         self._nodes: dict[str, Node | None] = {}
         if self.dependents and self.min_properties and self.max_properties is not None:
-            raise UnsupportedGrammar("dependentRequired with both minProperties and maxProperties is not built yet",
-                                     pointer=rules[0].place.pointer)
+            raise UnsupportedGrammar(
+                "dependentRequired with both minProperties and maxProperties is not built yet",
+                pointer=rules[0].place.pointer,
+            )
         self.fresh = self._make_fresh()
 
     def _make_fresh(self) -> Fresh:
@@ -228,9 +74,7 @@ class ObjectCase:
             layers.append((pairs, rule.additional))
         names = self.forest.node(self.names) if self.names else None
         key = (tuple(patterns), tuple(layers), names)
-        made: Fresh = self.forest.interned(
-            key, lambda: Fresh(self.forest, tuple(patterns), tuple(layers), names)
-        )
+        made: Fresh = self.forest.interned(key, lambda: Fresh(self.forest, tuple(patterns), tuple(layers), names))
         return made
 
     def node(self, key: str) -> Node | None:
@@ -351,9 +195,7 @@ class ObjectPlan:
         self._after: dict[tuple[bool, bool, int], State | None] = {}
         self._choices: dict[tuple[tuple[Node, int], ...], State | None] = {}
         self.bounded_fresh = any(not case.fresh.open for case in self.cases)
-        self.count_limit = max(
-            (case.lo if case.hi is None else case.hi + 1 for case in self.cases), default=0
-        )
+        self.count_limit = max((case.lo if case.hi is None else case.hi + 1 for case in self.cases), default=0)
 
     def opening(self, depth: int) -> ObjectFrame:
         return ObjectFrame(self, FIRST, 0, frozenset(), 0, (1 << len(self.cases)) - 1, None, depth)
@@ -365,8 +207,9 @@ class ObjectPlan:
             return everything & ~seen
         return 0 if started else everything & ~((1 << seen.bit_length()) - 1)
 
-    def _viable(self, case: _PlanCase, seen: int, count: int, started: bool, extra: frozenset[str],
-                more: int = 0) -> bool:
+    def _viable(
+        self, case: _PlanCase, seen: int, count: int, started: bool, extra: frozenset[str], more: int = 0
+    ) -> bool:
         """Whether the object can be completed (``more``: fresh keys just written, not yet in ``extra``)."""
         if self.by_position:
             left = case.required & self._reachable(seen, False)
@@ -465,9 +308,7 @@ class ObjectPlan:
             layout = self.forest.style.layout
             lead = (layout.before_mark(), literal(b":"), layout.after_colon())
             scalars = [node.parts.scalars for node, _ in groups]
-            self._choices[groups] = state(
-                tagged(seq(*lead, alt(*scalars)), [seq(*lead, each) for each in scalars])
-            )
+            self._choices[groups] = state(tagged(seq(*lead, alt(*scalars)), [seq(*lead, each) for each in scalars]))
         return self._choices[groups]
 
     def brackets_state(self, node: Node) -> State | None:
@@ -511,8 +352,10 @@ class ObjectFrame(NamedTuple):
         count: Hashable = 0
         if plan.counting:
             count = tuple(
-                (min(max(case.lo - self.total, 0), VIEW_LIMIT),
-                 VIEW_LIMIT if case.hi is None else min(case.hi - self.total, VIEW_LIMIT))
+                (
+                    min(max(case.lo - self.total, 0), VIEW_LIMIT),
+                    VIEW_LIMIT if case.hi is None else min(case.hi - self.total, VIEW_LIMIT),
+                )
                 for case in plan.cases
             )
         return plan, self.stage, self.seen, extra, count, self.alive, self.value, self.depth
@@ -561,7 +404,8 @@ class ObjectFrame(NamedTuple):
             frame = self._replace(stage=AFTER, alive=alive, value=None)
             return frame.threads(cell.replace(frame))
         node = self.value
-        assert node is not None and not isinstance(node, tuple)
+        assert node is not None
+        assert not isinstance(node, tuple)
         frame = self._replace(stage=AFTER, value=None)
         below = cell.replace(frame)
         return frame.threads(below) if outcome == SCALAR else node.enter(outcome, below, self.depth)
@@ -640,10 +484,7 @@ def _agree(members: list[ObjectCase], keys: dict[str, None], case: ObjectCase) -
     # New keys go to the end, so they must be at the end here too.
     if case.keys[: len(common)] != tuple(common):
         return False
-    for member in members:
-        if not _foreign(member, case.keys) or not _foreign(case, tuple(member.keys)):
-            return False
-    return True
+    return all(_foreign(member, case.keys) and _foreign(case, member.keys) for member in members)
 
 
 def _foreign(case: ObjectCase, keys: tuple[str, ...]) -> bool:

@@ -72,8 +72,10 @@ def number_expr(types: int, rules: Iterable[Rules], excluded: Sequence[Decimal] 
         multiples = {each: None for each in multiples if not _is_unit(each)}
     else:
         expr = numbers.number(
-            None if lo is None else lo.value, None if hi is None else hi.value,
-            lo_open=lo is not None and lo.open, hi_open=hi is not None and hi.open,
+            None if lo is None else lo.value,
+            None if hi is None else hi.value,
+            lo_open=lo is not None and lo.open,
+            hi_open=hi is not None and hi.open,
             exponent=not (multiples or others or excluded or not types & INTEGER),
         )
     if expr is NEVER:

@@ -132,8 +132,25 @@ def _ref(rng: random.Random, s: dict[str, Any], depth: int) -> None:
 
 
 _LEAVES = [_type, _type, _type, _values, _numbers, _strings, _required, _counts]
-_NESTED = [*_LEAVES, _properties, _properties, _properties, _required, _additional, _patterns, _dependent, _names,
-           _items, _items, _contains, _combined, _combined, _not, _if, _ref]
+_NESTED = [
+    *_LEAVES,
+    _properties,
+    _properties,
+    _properties,
+    _required,
+    _additional,
+    _patterns,
+    _dependent,
+    _names,
+    _items,
+    _items,
+    _contains,
+    _combined,
+    _combined,
+    _not,
+    _if,
+    _ref,
+]
 
 
 def root(rng: random.Random) -> Any:
@@ -142,8 +159,11 @@ def root(rng: random.Random) -> Any:
     if not isinstance(made, dict):
         return made
     made["$defs"] = {
-        "p": {"type": ["object", "integer"], "properties": {"a": {"$ref": "#/$defs/p"}, "b": schema(rng, 1)},
-              "required": rng.choice([[], ["b"], ["a"]])},
+        "p": {
+            "type": ["object", "integer"],
+            "properties": {"a": {"$ref": "#/$defs/p"}, "b": schema(rng, 1)},
+            "required": rng.choice([[], ["b"], ["a"]]),
+        },
         "q": _no_refs(schema(rng, 1)),
     }
     return made
@@ -183,12 +203,14 @@ def documents(rng: random.Random, made: Any, n: int = 12) -> list[Any]:
 
 def spelled(rng: random.Random, data: Any, blanks: tuple[str, ...] = ("", "", " ", "\n  ")) -> str:
     """``data`` as JSON text with random blanks and escapes; keys keep their order."""
+
     def blank() -> str:
         return rng.choice(blanks)
 
     if isinstance(data, dict):
-        members = [f"{blank()}{_string(rng, k)}{blank()}:{blank()}{spelled(rng, v, blanks)}{blank()}"
-                   for k, v in data.items()]
+        members = [
+            f"{blank()}{_string(rng, k)}{blank()}:{blank()}{spelled(rng, v, blanks)}{blank()}" for k, v in data.items()
+        ]
         return "{" + (",".join(members) or blank()) + "}"
     if isinstance(data, list):
         return "[" + (",".join(f"{blank()}{spelled(rng, v, blanks)}{blank()}" for v in data) or blank()) + "]"
