@@ -13,7 +13,7 @@ from itertools import count
 
 from structgen.grammars.charset import EMPTY
 from structgen.grammars.expr import EPSILON, NEVER, Expr
-from structgen.grammars.lexer import IGNORED, TRUE, Automaton, Cond, Item, Outcome, is_alive
+from structgen.grammars.lexer import IGNORED, TRUE, Automaton, Cond, Item, Outcome, Scan, is_alive
 from structgen.grammars.machine import Cell, Thread
 from structgen.grammars.residual import state
 
@@ -126,8 +126,11 @@ class Tables:
             queue = [scan]
             for at in queue:
                 found.update(at.outcomes)
-                for byte, _ in at.classes():
-                    left = at.derive(byte)
+                assert isinstance(at, Scan)
+                for sample in at.samples():
+                    left: Expr = at
+                    for byte in sample:
+                        left = left.derive(byte)
                     if left is not NEVER and left not in seen and len(seen) < ENDINGS_FUEL:
                         seen.add(left)
                         queue.append(left)

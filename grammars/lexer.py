@@ -641,6 +641,20 @@ def _minus(a: CharSet, b: CharSet) -> CharSet:
     return a - b
 
 
+@lru_cache(maxsize=4096)
+def _samples(sets: frozenset[CharSet]) -> tuple[bytes, ...]:
+    """One character, in UTF-8, of each part into which the sets divide their union."""
+    bounds = sorted({bound for chars in sets for lo, hi in chars.ranges for bound in (lo, hi + 1)})
+    found: dict[tuple[bool, ...], bytes] = {}
+    for lo, hi in zip(bounds, bounds[1:], strict=False):
+        kind = tuple(lo in chars for chars in sets)
+        if any(kind) and kind not in found:
+            code = lo if not 0xD800 <= lo <= 0xDFFF else 0xE000
+            if code < hi:
+                found[kind] = chr(code).encode()
+    return tuple(found.values())
+
+
 def _chars(place: Place) -> CharSet:
     assert place.chars is not None
     return place.chars
@@ -714,13 +728,21 @@ class Scan(Expr):
         try:
             rests = self._rests
         except AttributeError:
-            rests = self._rests = self._all_rests()
+            rests = self._rests = tuple({place.rest: None for place in self._places()})
         mask = ALL_BYTES
         for rest in rests:
             mask &= rest.byte_class(byte)
         return mask
 
-    def _all_rests(self) -> tuple[Expr, ...]:
+    def samples(self) -> Iterator[bytes]:
+        """One character of each kind that the scanner tells apart; inside a character, one byte of each."""
+        chars = {place.chars for place in self._places()}
+        if None in chars:
+            return (bytes((byte,)) for byte, _ in self.classes())
+        return iter(_samples(frozenset(chars)))  # type: ignore[arg-type]
+
+    def _places(self) -> list[Place]:
+        """The places of all threads, keywords and conditions."""
         places = self.automaton.places
         queue = [*self.threads, *(word for word, _ in self.words)]
         seen = set(queue)
@@ -730,7 +752,7 @@ class Scan(Expr):
                 if other not in seen:
                     seen.add(other)
                     queue.append(other)
-        return tuple({places[thread].rest: None for thread in queue})
+        return [places[thread] for thread in queue]
 
     def __repr__(self) -> str:
         owners = [self.automaton.owner[self.automaton.places[t].node] for t in self.threads]
@@ -759,8 +781,10 @@ def is_alive(scan: Expr, fuel: int = 400) -> bool:
             for each in parent:
                 each._alive = True
             return True
-        for byte, _ in at.classes():
-            left = at.successor(byte)
+        for sample in at.samples():
+            left: Expr = at
+            for byte in sample:
+                left = left.successor(byte) if isinstance(left, Scan) else NEVER
             if isinstance(left, Scan) and left not in parent and getattr(left, "_alive", True):
                 parent[left] = at
                 queue.append(left)
