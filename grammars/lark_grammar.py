@@ -58,9 +58,9 @@ def machine(text: str, *, start: str = "start", parser: str = "lalr", **options:
     full["import_paths"] = tuple(full["import_paths"])
     if full["lexer"] == "auto":
         full["lexer"] = "contextual"
-    if full["source"] is None and not full["import_paths"]:
-        return _kept(text, start, tuple(full.items()))
-    return _build(text, start, full)  # imports read files, which may change
+    if full["import_paths"] or re.search(r"%import\s*\.", text):
+        return _build(text, start, full)  # reads files, which may change
+    return _kept(text, start, tuple(full.items()))
 
 
 @lru_cache(maxsize=256)
