@@ -54,6 +54,11 @@ class Expr:
         """What must *not* match after a terminal that ends here (longest-match lexers), or None."""
         return None
 
+    def next_bytes(self, outcome: int) -> int:
+        """Bit set of the bytes that may come after a terminal that ends here with ``outcome``, where the outcome
+        itself limits them. What follows must enforce it too; this only keeps suffix tries small."""
+        return ALL_BYTES
+
     def derive(self, byte: int) -> Expr:
         """The derivative by ``byte``; ``NEVER`` when nothing follows."""
         raise NotImplementedError
@@ -370,9 +375,9 @@ class Words(Expr):
 
 
 class WordNode:
-    """A node of a trie over characters."""
+    """A node of a trie over characters. Equal ones are the same object."""
 
-    __slots__ = ("children", "outcome")
+    __slots__ = ("__weakref__", "children", "outcome")
 
     def __init__(self) -> None:
         self.children: dict[str, WordNode] = {}
@@ -590,13 +595,33 @@ def tagged(body: Expr, tags: Iterable[Expr]) -> Expr:
 def words(items: Mapping[str, int], encoding: Any, tail: bytes = b"") -> Expr:
     """Any of the given texts; the value is the outcome. ``tail`` (at most one byte that begins no
     spelling) closes each."""
+    if not items:
+        return NEVER
     root = WordNode()
     for text, outcome in items.items():
         node = root
         for char in text:
             node = node.children.setdefault(char, WordNode())
         node.outcome = outcome
-    return _words(root, encoding, b"", tail) if items else NEVER
+    return _words(_shared(root), encoding, b"", tail)
+
+
+_word_nodes: WeakValueDictionary[tuple[Any, ...], WordNode] = WeakValueDictionary()
+
+
+def _shared(root: WordNode) -> WordNode:
+    """Equal tries become one, so that sets of keys with the same rest meet in the same residual."""
+    order, queue = [], [root]
+    while queue:
+        node = queue.pop()
+        order.append(node)
+        queue.extend(node.children.values())
+    made: dict[WordNode, WordNode] = {}
+    for node in reversed(order):
+        node.children = {char: made[child] for char, child in node.children.items()}
+        key = (node.outcome, *sorted((char, id(child)) for char, child in node.children.items()))
+        made[node] = _word_nodes.setdefault(key, node)
+    return made[root]
 
 
 def _words(node: WordNode, encoding: Any, partial: bytes, tail: bytes) -> Expr:

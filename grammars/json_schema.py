@@ -30,9 +30,9 @@ from structgen.grammars.residual import state
 from structgen.grammars.schema.document import Document, Draft, Place, draft_named
 from structgen.grammars.schema.expand import check_built, check_circles
 from structgen.grammars.schema.layout import LAYOUTS, Layout
-from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style
+from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
 from structgen.grammars.schema.report import Report
-from structgen.grammars.schema.scalars import check_pattern
+from structgen.grammars.schema.scalars import check_multiples, check_pattern
 
 __all__ = ["Report", "machine"]
 
@@ -85,6 +85,8 @@ def machine(
         root = forest.node([document.root])
         if not root.satisfiable:
             raise _unsatisfiable(root)
+        if _meets_limits(places):
+            explore(root)
     except RecursionError:
         raise GrammarTooComplex("the schema is nested too deeply") from None
     return _JsonMachine(root, document), Report(_DRAFTS[document.root.scope.draft], tuple(places))
@@ -121,6 +123,8 @@ def _survey(document: Document) -> list[Place]:
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/pattern")
                 checked.add(pattern)
+        if rules.multiples:
+            check_multiples(rules)
         for pattern in rules.pattern_properties or ():
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/patternProperties")
@@ -143,6 +147,20 @@ def _survey(document: Document) -> list[Place]:
         if rules.one_of or rules.negations or rules.conditions or rules.contains:
             check_built(place)
     return list(found)
+
+
+def _meets_limits(places: list[Place]) -> bool:
+    """Whether conjunctions may need what is not built: several ``contains`` on an array, or dependencies between
+    properties whose number is bounded on both sides. Only then all nodes are looked at before the first text."""
+    rules = [place.rules for place in places]
+    contains = sum(len(rule.contains) for rule in rules)
+    negated = any(rule.negations or rule.one_of or rule.conditions for rule in rules)
+    counted = any(rule.min_properties or rule.max_properties is not None for rule in rules)
+    return (
+        contains > 1
+        or (negated and (contains > 0 or sum(rule.items is not None for rule in rules) > 1))
+        or (counted and any(rule.dependents for rule in rules))
+    )
 
 
 def _unsatisfiable(root: Node) -> UnsatisfiableGrammar:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -107,6 +108,13 @@ class State(Residual):
         return f"State({self.id}, {self.expr!r})"
 
 
+@lru_cache(maxsize=4096)
+def _bytes_of(mask: int) -> NDArray[np.intp]:
+    """The bytes in a 256-bit set."""
+    bits = np.frombuffer(mask.to_bytes(32, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+
+
 class Store:
     """The lazily built DFA of all terminals of a process.
 
@@ -158,14 +166,9 @@ class Store:
         with LOCK:
             mask = state.expr.byte_class(byte)
             target = self.state(state.expr.derive(byte))
-            row = self.delta[state.id]
-            id = DEAD if target is None else target.id
-            while mask:
-                low = mask & -mask
-                b = low.bit_length() - 1
-                row[b] = id
-                state.next[b] = target
-                mask ^= low
+            same = _bytes_of(mask)
+            self.delta[state.id, same] = DEAD if target is None else target.id
+            state.next.update(dict.fromkeys(same.tolist(), target))
             return target
 
     def _has_successor(self, expr: Expr) -> bool:

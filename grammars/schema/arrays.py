@@ -77,6 +77,11 @@ class ArrayPlan:
             return [self.node(i) for i in range(min(self.min_items, self.length))] + rest
         return [self.node(i, match) for i in range(self.length + 1) for match in (True, False)]
 
+    def everything(self) -> list[Node]:
+        """The nodes of all items."""
+        matches = (None,) if self.contains is None else (None, True, False)
+        return [self.node(i, match) for i in range(self.length + 1) for match in matches]
+
     def feasible(self, truth: Callable[[Node], bool], index: int = 0, matched: int = 0) -> bool:
         """Whether an array of ``index`` items (``matched`` of them matches) can be completed, given which nodes
         have values."""

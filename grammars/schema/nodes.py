@@ -39,6 +39,8 @@ from structgen.grammars.schema.scalars import QUOTE, literals, number_expr, stri
 SCALAR, OPENS_OBJECT, OPENS_ARRAY, CLOSES = range(4)
 """Outcomes of a terminal that starts a value (CLOSES: or closes the container instead)."""
 
+MAX_NODES = 20_000
+
 _OPEN = {OPENS_OBJECT: literal(b"{", OPENS_OBJECT), OPENS_ARRAY: literal(b"[", OPENS_ARRAY)}
 
 
@@ -283,6 +285,25 @@ def _allowed(rules: tuple[Rules, ...]) -> tuple[list[Any], list[Conjunction]]:
 
 def _more_than_values(rule: Rules) -> bool:
     return rule.enforced not in (["enum"], ["const"])
+
+
+def explore(root: Node) -> None:
+    """Look at every node below ``root``, so that what is not built is refused now and not in the middle of a text.
+    Raises GrammarTooComplex when there are too many."""
+    seen, queue = {root}, [root]
+    for node in queue:
+        below: list[Node | None] = []
+        for case in node.parts.cases:
+            below += [case.node(key) for key in case.keys]
+            below += case.fresh.inputs()
+        for array in node.parts.arrays:
+            below += array.everything()
+        for each in below:
+            if each is not None and each not in seen:
+                seen.add(each)
+                queue.append(each)
+        if len(seen) > MAX_NODES:
+            raise GrammarTooComplex(f"the schema's keywords combine into more than {MAX_NODES} subschemas")
 
 
 def _is_satisfiable(node: Node) -> bool:

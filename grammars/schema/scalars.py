@@ -8,12 +8,13 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any
 
-from structgen.errors import GrammarError, UnsupportedGrammar
+from structgen.errors import GrammarError, GrammarTooComplex, UnsupportedGrammar
 from structgen.grammars import formats, numbers, regex
 from structgen.grammars.charset import ANY
 from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import NEVER, Expr, alt, both, literal, neg, rep, seq
-from structgen.grammars.schema.keywords import FRACTION, INTEGER, Bound, Rules, tighter
+from structgen.grammars.residual import state
+from structgen.grammars.schema.keywords import FRACTION, INTEGER, NUMBER, Bound, Rules, tighter
 from structgen.grammars.schema.multiples import multiple_of
 
 QUOTE = literal(b'"')
@@ -87,6 +88,14 @@ def number_expr(types: int, rules: Iterable[Rules], excluded: Sequence[Decimal] 
         parts.append(neg(multiple_of(Decimal(1), whole=False)))
     parts += [neg(numbers.number(each, each)) for each in excluded]
     return both(*parts)
+
+
+def check_multiples(rules: Rules) -> None:
+    """Raises UnsupportedGrammar or GrammarTooComplex for a ``multipleOf`` that the bounds make too large."""
+    try:
+        state(number_expr(rules.types & NUMBER or NUMBER, (rules,)))
+    except (UnsupportedGrammar, GrammarTooComplex) as error:
+        raise type(error)(str(error), pointer=f"{rules.place.pointer}/multipleOf") from None
 
 
 def _is_unit(step: Decimal) -> bool:
