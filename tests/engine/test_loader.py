@@ -15,7 +15,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from structgen.engine import resolve
 from structgen.engine.batch import Batch
 from structgen.engine.gguf_file import GGUFFile
 from structgen.engine.layers.linear import has_bf16_instructions
@@ -332,7 +331,7 @@ def test_resolve_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def absent(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(resolve.importlib.metadata, "files", absent)
+    monkeypatch.setattr("importlib.metadata.files", absent)
     assert resolve_model("smollm2") == tmp_path
     assert asked == ["org/name", "org/none", "HuggingFaceTB/SmolLM2-135M-Instruct"]
 

@@ -66,7 +66,11 @@ class Paged:
     def step(self, work: list[tuple[int, list[int]]], rows: str = "all") -> list[torch.Tensor]:
         """(sequence, its next tokens) pairs -> logits of each pair's tokens ("all") or last token ("last")."""
         size = self._runner.block_size
-        token_ids, positions, slots, starts, contexts, wanted = [], [], [], [0], [], []
+        token_ids: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        starts, contexts = [0], []
+        wanted: list[int] = []
         for sequence, tokens in work:
             begin = self._done.get(sequence, 0)
             blocks = self._blocks.setdefault(sequence, [])
@@ -93,7 +97,7 @@ class Paged:
                 logits_rows=torch.tensor(wanted, dtype=torch.int64),
             )
         )
-        return list(logits.split([len(tokens) if rows == "all" else 1 for _, tokens in work]))
+        return list(torch.split(logits, [len(tokens) if rows == "all" else 1 for _, tokens in work]))
 
 
 def make_runner(path: Path, **options: Any) -> Runner:
