@@ -11,8 +11,8 @@ from torch.nn import functional
 from structgen.engine.loader import Checkpoint
 from structgen.kernels import cpu
 
-# Up to this many tokens the numba kernel over bf16 weights beats widening them and a float32 product: 36 ms against 106 at
-# 16 tokens, 81 against 212 at 32. [measured, 2 AVX2 cores under load, 8 of SmolLM2's layers]
+# Up to this many tokens the numba kernel over bf16 weights beats widening them for a float32 product: 36 ms against 106
+# at 16 tokens, 81 against 212 at 32. [measured, 2 AVX2 cores under load, 8 of SmolLM2's layers]
 _NARROW_TOKENS = 64
 
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from structgen.engine.batch import Batch
+from structgen.engine.layers.linear import Linear
 from structgen.engine.resolve import find_demo_model
 from structgen.engine.runner import Runner
 
@@ -202,6 +203,23 @@ def test_bfloat16_is_near_float32(name: str, cases: dict[str, Any], tiny_model: 
     alone = Paged(runner)
     pieces = torch.cat([alone.step([(0, [token])])[0] for token in prompts[0]])
     assert (pieces - logits[0]).abs().mean() < 0.05 * logits[0].std()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("tokens", [1, 5, 64, 65, 130])
+def test_linear(dtype: torch.dtype, bias: bool, tokens: int) -> None:
+    """Every path that a number of tokens may take gives the product."""
+    layer = Linear(48, (40, 8), bias=bias, dtype=dtype, device=torch.device("cpu"))
+    weight, added = torch.randn(48, 48).to(dtype), torch.randn(48).to(dtype)
+    layer.pack(weight, added if bias else None)
+    x = torch.randn(tokens, 48).to(dtype)
+    expected = x.float() @ weight.float().T + (added.float() if bias else 0)
+    with torch.inference_mode():
+        ours = layer(x)
+    assert ours.dtype == dtype
+    tolerance = 1e-4 if dtype == torch.float32 else 0.02
+    torch.testing.assert_close(ours.float(), expected, atol=tolerance * 4, rtol=tolerance)
 
 
 @pytest.fixture(scope="module")
