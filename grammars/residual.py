@@ -9,6 +9,7 @@ an object key that must differ from the keys seen so far.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -188,26 +189,30 @@ class Store:
             self._alive[expr] = alive
             return alive
         parent: dict[Expr, Expr | None] = {expr: None}
-        queue = [expr]
-        for at in queue:
-            found = at.outcomes or self._alive.get(at)
+        queue = deque([expr])
+        deep = False
+        while queue:
+            # In turns the nearest and the farthest: short witnesses are found at once, and long ones (minLength)
+            # without all shorter texts before them.
+            deep = not deep
+            at = queue.pop() if deep else queue.popleft()
+            found = bool(at.outcomes) or self._alive.get(at, False)
+            for byte, _ in () if found else at.classes():
+                fuel -= 1
+                left = at.derive(byte)
+                if left in parent or left is NEVER or self._alive.get(left) is False:
+                    continue
+                if not left.boolean:
+                    found = True
+                    break
+                parent[left] = at
+                queue.append(left)
             if found:
                 step: Expr | None = at
                 while step is not None:
                     self._alive[step] = True
                     step = parent[step]
                 return True
-            for byte, _ in at.classes():
-                fuel -= 1
-                left = at.derive(byte)
-                if left in parent or self._alive.get(left) is False or left is NEVER:
-                    continue
-                parent[left] = at
-                if not left.boolean:
-                    self._alive[left] = True
-                    queue.insert(queue.index(at) + 1, left)
-                    break
-                queue.append(left)
             if fuel < 0:
                 raise GrammarTooComplex(
                     "an intersection of regular expressions has too many states to decide whether anything "
