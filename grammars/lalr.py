@@ -20,7 +20,7 @@ from structgen.grammars.residual import state
 END = -1
 """The end of the text, as a lookahead."""
 DOUBT_DEPTH = 2
-ENDINGS_FUEL = 300
+ENDINGS_FUEL = 150  # scanner states
 _serial = count()
 
 
@@ -130,7 +130,7 @@ class Tables:
                 for sample in at.samples():
                     left: Expr = at
                     for byte in sample:
-                        left = left.derive(byte)
+                        left = left.successor(byte) if isinstance(left, Scan) else NEVER
                     if left is not NEVER and left not in seen and len(seen) < ENDINGS_FUEL:
                         seen.add(left)
                         queue.append(left)

@@ -31,7 +31,8 @@ OPTIONS: dict[str, Any] = {
     "maybe_placeholders": True,
     "propagate_positions": False,
 }
-"""What ``machine`` takes besides start and parser, with the defaults. The last three shape lark's tree, not the language."""
+"""What ``machine`` takes besides start and parser, with the defaults. The last three shape lark's tree, not the
+language."""
 _LEXERS = {"lalr": ("auto", "contextual", "basic"), "earley": ("auto", "dynamic", "dynamic_complete", "basic")}
 
 
@@ -42,8 +43,8 @@ def machine(text: str, *, start: str = "start", parser: str = "lalr", **options:
         text: the grammar.
         start: the rule that whole texts derive from.
         parser: ``"lalr"``.
-        options: see ``OPTIONS``. ``lexer`` is ``"contextual"`` (what ``"auto"`` means) or ``"basic"``; ``source`` is the file
-            that the text came from, for relative ``%import`` and for errors; ``import_paths`` are folders for ``%import``.
+        options: see ``OPTIONS``. ``lexer`` is ``"contextual"`` (what ``"auto"`` means) or ``"basic"``; ``source``
+            is the file that the text came from, for relative ``%import``; ``import_paths`` are folders for it.
 
     Raises:
         GrammarError: lark refuses the grammar, with its reason; an option is unknown.
@@ -126,7 +127,8 @@ def _load(text: str, start: str, options: dict[str, Any]) -> Any:
         raise GrammarError(_first_lines(str(error)), line=line, column=column) from None
     except (AssertionError, ValueError, TypeError, KeyError, AttributeError, IndexError, re.error) as error:
         # lark checks a few mistakes with assertions only, such as a template used in a terminal
-        raise GrammarError(f"lark cannot load the grammar: {type(error).__name__}: {_first_lines(str(error))}") from None
+        lesson = f"{type(error).__name__}: {_first_lines(str(error))}"
+        raise GrammarError(f"lark cannot load the grammar: {lesson}") from None
 
 
 def _first_lines(message: str) -> str:
@@ -163,8 +165,8 @@ def _line_of_terminal(text: str, terminal: Any) -> int | None:
     name = re.escape(terminal.name)
     raw = getattr(terminal.pattern, "raw", None) or f"/{terminal.pattern.value}/"
     return (
-        _line_of(text, rf"^\s*[_A-Z0-9]*{name}\s*(?:\.\s*-?\d+)?\s*:")
-        or _line_of(text, rf"^\s*%(?:import|override|extend)\b.*\b{name.split('__')[-1]}\b")
+        _line_of(text, rf"^[ \t]*[_A-Z0-9]*{name}\s*(?:\.\s*-?\d+)?\s*:")
+        or _line_of(text, rf"^[ \t]*%(?:import|override|extend)\b.*\b{name.split('__')[-1]}\b")
         or _line_of(text, re.escape(raw))
     )
 
@@ -216,7 +218,7 @@ def _build(text: str, start: str, options: dict[str, Any]) -> Machine:
     if not made.start(Cell(Bottom(), None)):
         raise UnsatisfiableGrammar(
             f"no text satisfies the grammar: nothing can be derived from the rule {start!r} that its lexer can read",
-            line=_line_of(text, rf"^\s*[?!_]*{re.escape(start)}\b"),
+            line=_line_of(text, rf"^[ \t]*[?!_]*{re.escape(start)}\b"),
         )
     return made
 
@@ -244,7 +246,7 @@ def _pattern(text: str, terminal: Any, flags: int) -> regex.Node:
 
 
 class _Lexers:
-    """lark's BasicLexer for any set of terminals, in numbers: their order, and which keywords a pattern gives way to."""
+    """lark's BasicLexer for any set of terminals, in numbers: their order, and the keywords a pattern gives way to."""
 
     def __init__(self, terminals: Sequence[Any], number: dict[str, int], ignore: Iterable[str], flags: int) -> None:
         self.number = number
@@ -309,7 +311,7 @@ def _terminal(text: str, name: str, number: dict[str, int]) -> int:
         return END
     if name not in number:
         raise UnsupportedGrammar(
-            f"the terminal {name} has no pattern (%declare), so only a postlex could produce it, which is not built yet",
-            line=_line_of(text, rf"^\s*%declare\b.*\b{re.escape(name)}\b"),
+            f"the terminal {name} has no pattern (%declare): only a postlex could make it, which is not built yet",
+            line=_line_of(text, rf"^[ \t]*%declare\b.*\b{re.escape(name)}\b"),
         )
     return number[name]

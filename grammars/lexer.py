@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from structgen.errors import GrammarTooComplex, UnsupportedGrammar
@@ -187,10 +188,12 @@ class Automaton:
         self.owner: list[int] = []  # terminal of each node
         self.places: list[Place] = []
         self.outcomes: list[Outcome] = []
+        self.nexts: dict[int, int] = {}  # see Scan.next_bytes
         self._loops = 0
         self._behind_sets: dict[CharSet, None] = {}
         self._anchored = False
-        self._conditional: set[int] = set()
+        self._at_once: dict[int, bool] = {}
+        self._sure: dict[tuple[int, int], bool] = {}
         self._place_ids: dict[Place, int] = {}
         self._outcome_ids: dict[Outcome, int] = {}
         self._raws: dict[tuple[int, int], tuple[_Raw, ...]] = {}
@@ -204,13 +207,35 @@ class Automaton:
         self.at_start = len(self._classes) if self._behind_sets or self._anchored else 0
         """The class "no character before"."""
 
-    def is_plain(self, terminal: int) -> bool:
-        """Whether the terminal has no lookaround and no anchor."""
-        return terminal not in self._conditional
+    def is_sure(self, node: int, behind: int) -> bool:
+        """Whether a thread that goes on at ``node`` can reach the end of its terminal by itself, lookaheads for more
+        than one character left aside."""
+        known = self._sure.get((node, behind))
+        if known is not None:
+            return known
+        came: dict[tuple[int, int], tuple[int, int] | None] = {(node, behind): None}
+        queue = [(node, behind)]
+        for at in queue:
+            for raw in self._raw(*at):
+                if raw.aheads:
+                    continue
+                after = (raw.node, raw.behind)
+                if raw.terminal is not None or self._sure.get(after):
+                    step: tuple[int, int] | None = at
+                    while step is not None:
+                        self._sure[step] = True
+                        step = came[step]
+                    return True
+                if after not in came:
+                    came[after] = at
+                    queue.append(after)
+        for at in came:
+            self._sure[at] = False
+        return False
 
     def is_possible(self, terminal: int) -> bool:
         """Whether some text before and after lets the terminal match."""
-        if self.is_plain(terminal):
+        if any(self.is_sure(self.starts[terminal], behind) for behind in range(self.at_start + 1)):
             return True
         starts = (self.enter(self.starts[terminal], behind) for behind in range(self.at_start + 1))
         scans = (self.scan((2 << len(self.names)) - 1, frozenset(), items, ()) for items in starts)
@@ -261,7 +286,7 @@ class Automaton:
         if isinstance(tree, regex.Empty):
             return next
         if isinstance(tree, regex.Chars):
-            return self._add(_Chars(tree.chars, next))
+            return self._add(_Chars(_same(tree.chars), next))
         if isinstance(tree, regex.Concat):
             for item in reversed(tree.items):
                 next = self._compile(item, next)
@@ -270,7 +295,6 @@ class Automaton:
             return self._add(_Fork(tuple(self._compile(item, next) for item in _factored(tree.items))))
         if isinstance(tree, regex.Repeat):
             return self._repeat(tree, next)
-        self._conditional.add(self._terminal)
         if isinstance(tree, regex.Anchor):
             return self._anchor(tree.kind, next)
         assert isinstance(tree, regex.Look)
@@ -281,11 +305,12 @@ class Automaton:
                     f"terminal {self.names[self._terminal - 1]}: a lookbehind for more than one character class is "
                     "not built yet; look behind for one character"
                 )
+            chars = _same(chars)
             self._behind_sets[chars] = None
             return self._add(_Behind(chars, tree.negated, next))
         chars = _one_char(tree.body)
         if chars is not None:
-            return self._add(_Next(~chars if tree.negated else chars, tree.negated, next))
+            return self._add(_Next(_other(chars) if tree.negated else _same(chars), tree.negated, next))
         return self._add(_Ahead(self._compile(tree.body, self._add(_End(ACCEPT))), tree.negated, next))
 
     def _repeat(self, tree: regex.Repeat, next: int) -> int:
@@ -322,7 +347,7 @@ class Automaton:
         """Characters that no lookbehind tells apart."""
         classes = [ANY]
         for chars in self._behind_sets:
-            classes = [part for each in classes for part in (each & chars, each - chars) if part]
+            classes = [part for each in classes for part in (_meet(each, chars), _minus(each, chars)) if part]
         return classes
 
     # -- threads
@@ -389,7 +414,7 @@ class Automaton:
                 if behind == self.at_start:
                     stack.append((node.next, turns, chars, end, aheads))
             elif isinstance(node, _Behind):
-                holds = behind != self.at_start and bool(self._classes[behind] & node.chars)
+                holds = behind != self.at_start and bool(_meet(self._classes[behind], node.chars))
                 if holds != node.negated:
                     stack.append((node.next, turns, chars, end, aheads))
             elif isinstance(node, _Next):
@@ -477,7 +502,7 @@ class Automaton:
                 if place.nots or place.musts:
                     t = self._relative(t, cond)
                     place = self.places[t]
-                if self._ends_at_once(place):
+                if self._ends_at_once(t):
                     chars = _minus(chars, _chars(place))
                 else:
                     kept.add(t)
@@ -487,7 +512,7 @@ class Automaton:
             groups: list[frozenset[int]] = []
             for group in musts:
                 able = [t for t in group if t not in nots and _meet(_chars(self.places[t]), chars)]
-                if able and all(self._ends_at_once(self.places[t]) for t in able):
+                if able and all(self._ends_at_once(t) for t in able):
                     union = EMPTY
                     for t in able:
                         union |= _chars(self.places[t])
@@ -514,11 +539,15 @@ class Automaton:
             return thread
         return self._thread(place.node, place.behind, Cond(chars, False, nots, musts))
 
-    def _ends_at_once(self, place: Place) -> bool:
+    def _ends_at_once(self, thread: int) -> bool:
         """The thread matches after one character, whatever comes then."""
-        if place.nots or place.musts:
-            return False
-        return any(isinstance(i, Match) and i.cond == TRUE for i in self.enter(place.node, place.behind))
+        known = self._at_once.get(thread)
+        if known is None:
+            place = self.places[thread]
+            known = self._at_once[thread] = not place.nots and not place.musts and any(
+                isinstance(i, Match) and i.cond == TRUE for i in self.enter(place.node, place.behind)
+            )
+        return known
 
     def forbid(self, cond: Cond, items: Iterable[Item]) -> list[Cond]:
         """``cond``, and none of the items matches: a list of conditions of which one must hold."""
@@ -631,14 +660,44 @@ class Automaton:
         return scan
 
 
+_sets: dict[CharSet, CharSet] = {ANY: ANY, EMPTY: EMPTY}
+
+
+def _same(chars: CharSet) -> CharSet:
+    """The one object for equal sets: comparing the hundreds of ranges of ``\\w`` costs more than all else here."""
+    if len(_sets) > 1 << 16:
+        _sets.clear()
+        _sets.update({ANY: ANY, EMPTY: EMPTY})
+    return _sets.setdefault(chars, chars)
+
+
 @lru_cache(maxsize=1 << 16)
 def _meet(a: CharSet, b: CharSet) -> CharSet:
-    return a & b
+    """The intersection."""
+    if a is b or b is ANY:
+        return a
+    if a is ANY:
+        return b
+    found = []
+    i = j = 0
+    while i < len(a.ranges) and j < len(b.ranges):
+        (a_lo, a_hi), (b_lo, b_hi) = a.ranges[i], b.ranges[j]
+        if a_lo <= b_hi and b_lo <= a_hi:
+            found.append((max(a_lo, b_lo), min(a_hi, b_hi)))
+        if a_hi < b_hi:
+            i += 1
+        else:
+            j += 1
+    return _same(CharSet(found))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
+def _other(chars: CharSet) -> CharSet:
+    return _same(~chars)
+
+
 def _minus(a: CharSet, b: CharSet) -> CharSet:
-    return a - b
+    return _meet(a, _other(b))
 
 
 @lru_cache(maxsize=4096)
@@ -646,7 +705,7 @@ def _samples(sets: frozenset[CharSet]) -> tuple[bytes, ...]:
     """One character, in UTF-8, of each part into which the sets divide their union."""
     bounds = sorted({bound for chars in sets for lo, hi in chars.ranges for bound in (lo, hi + 1)})
     found: dict[tuple[bool, ...], bytes] = {}
-    for lo, hi in zip(bounds, bounds[1:], strict=False):
+    for lo, hi in pairwise(bounds):
         kind = tuple(lo in chars for chars in sets)
         if any(kind) and kind not in found:
             code = lo if not 0xD800 <= lo <= 0xDFFF else 0xE000
@@ -711,6 +770,18 @@ class Scan(Expr):
     _rests: tuple[Expr, ...]
     _alive: bool
 
+    def next_bytes(self, outcome: int) -> int:
+        """Bit set of the bytes that may come after a token that ended with ``outcome``."""
+        known = self.automaton.nexts.get(outcome)
+        if known is None:
+            chars = self.automaton.outcomes[outcome].cond.next
+            known = ALL_BYTES
+            if chars != ANY:
+                char = UTF8.chars(chars)
+                known = sum(1 << byte for byte in range(256) if char.derive(byte) is not NEVER)
+            self.automaton.nexts[outcome] = known
+        return known
+
     def successor(self, byte: int) -> Expr:
         """The derivative, before asking whether anything can still match."""
         step = self.automaton.step
@@ -736,10 +807,12 @@ class Scan(Expr):
 
     def samples(self) -> Iterator[bytes]:
         """One character of each kind that the scanner tells apart; inside a character, one byte of each."""
-        chars = {place.chars for place in self._places()}
-        if None in chars:
-            return (bytes((byte,)) for byte, _ in self.classes())
-        return iter(_samples(frozenset(chars)))  # type: ignore[arg-type]
+        chars: set[CharSet] = set()
+        for place in self._places():
+            if place.chars is None:
+                return (bytes((byte,)) for byte, _ in self.classes())
+            chars.add(place.chars)
+        return iter(_samples(frozenset(chars)))
 
     def _places(self) -> list[Place]:
         """The places of all threads, keywords and conditions."""
@@ -805,7 +878,7 @@ def _surely_alive(scan: Scan) -> bool:
         scan.viable >> token & 1
         and not place.nots
         and not place.musts
-        and automaton.is_plain(owner)
+        and automaton.is_sure(place.node, place.behind)
         and not any(outcome.token == token for outcome in scan.dead)
         and not any(owners >> owner & 1 for _, owners in scan.words)
     )

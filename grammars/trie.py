@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structgen.grammars import walk
+from structgen.grammars.expr import ALL_BYTES
 from structgen.grammars.residual import LOCK, FreshKey, State
 
 _ids = count()
@@ -301,6 +302,7 @@ def split_state(state: State, trie: Trie) -> Split:
         stay = Part(shared.stay[:n].copy(), shared.words) if n else None
         nodes: list[tuple[NDArray[np.int32], int]] = []
         groups: dict[tuple[int, State | None], list[NDArray[np.int32]]] = {}
+        firsts: dict[int, NDArray[np.uint8]] = {}
         end_nodes, end_states = shared.end_nodes[:m].copy(), shared.end_states[:m]
         distinct = np.unique(end_states)
         for id in distinct.tolist():
@@ -310,18 +312,31 @@ def split_state(state: State, trie: Trie) -> Split:
             for outcome in ended.outcomes:
                 nodes.append((where, outcome))
                 groups.setdefault((outcome, ended.guard), []).append(where)
-        made = Split(stay, tuple(_end(trie, o, guard, group) for (o, guard), group in groups.items()), tuple(nodes))
+                firsts[outcome] = _first(ended.expr.next_bytes(outcome))
+        ends = tuple(_end(trie, o, guard, group, firsts[o]) for (o, guard), group in groups.items())
+        made = Split(stay, ends, tuple(nodes))
         state.splits[trie.id] = made
         return made
 
 
-def _end(trie: Trie, outcome: int, guard: State | None, nodes: Sequence[NDArray[np.int32]]) -> End:
+def _end(
+    trie: Trie, outcome: int, guard: State | None, nodes: Sequence[NDArray[np.int32]], first: NDArray[np.uint8]
+) -> End:
     roots = nodes[0] if len(nodes) == 1 else np.concatenate(nodes)
     if guard is None:
-        return End(outcome, trie.union(roots), ())
+        # A word of a Lark grammar may end after each of its letters; the outcome says that no letter may follow.
+        return End(outcome, trie.union(roots, first if len(roots) > 1 else ANY_FIRST), ())
     # Nearly every suffix of a word goes on with a letter, which the guard forbids: leave those out at once.
     rest, unsure = trie.union(roots, _harmless(guard)).without(guard)
     return End(outcome, rest, unsure)
+
+
+@lru_cache(maxsize=4096)
+def _first(allowed: int) -> NDArray[np.uint8]:
+    """uint8 [256] of a bit set of bytes."""
+    if allowed == ALL_BYTES:
+        return ANY_FIRST
+    return np.array([allowed >> byte & 1 for byte in range(256)], dtype=np.uint8)
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,8 @@ import lark
 import lark.lexer
 
 LETTERS = "abcé"
+REPEATS = ("*", "+", "?", "*?", "+?", "??", "{1,2}", "{2}", "{0,2}?")
+ANCHORS = (r"\b", r"\B", "$", r"\Z", "^", "(?<=a)", "(?<!a)", r"(?<!\w)", "(?m:^)", "(?m:$)")
 
 
 def quiet_lark(text: str, **options: Any) -> lark.Lark:
@@ -42,15 +44,14 @@ def atom(rng: random.Random, depth: int) -> str:
 def pattern(rng: random.Random, depth: int = 2) -> str:
     parts = []
     for _ in range(rng.randint(1, 3)):
-        parts.append(atom(rng, depth) + rng.choice(["", "", "", "", "*", "+", "?", "*?", "+?", "??", "{1,2}", "{2}", "{0,2}?"]))
+        parts.append(atom(rng, depth) + rng.choice(["", "", "", "", *REPEATS]))
     return "".join(parts)
 
 
 def looking(rng: random.Random) -> str:
     """An assertion."""
     inner = rng.choice(["a", "b", "[ab]", "ab", "b|ca", r"a\b", r"(?:ab|b)c", "a*b", r"b(?!c)", "(?=a).b", "a+$"])
-    return rng.choice([f"(?={inner})", f"(?!{inner})", f"(?!{inner})", r"\b", r"\B", "$", r"\Z", "^", "(?<=a)", "(?<!a)",
-                       r"(?<!\w)", "(?m:^)", "(?m:$)"])
+    return rng.choice([f"(?={inner})", f"(?!{inner})", f"(?!{inner})", *ANCHORS])
 
 
 def terminal(rng: random.Random, looks: bool) -> str:

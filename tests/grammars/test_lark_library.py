@@ -47,7 +47,7 @@ def test_grammars_have_a_header_and_no_conflicts(name: str, caplog: pytest.LogCa
 def test_names_and_find() -> None:
     assert library.names() == ["arithmetic", "csv", "iso_datetime", "json", "lisp", "sql"]
     assert library.find("sql.lark") == library.find("sql")
-    with pytest.raises(GrammarError, match="did you mean 'sql'.*|arithmetic, csv"):
+    with pytest.raises(GrammarError, match=r"did you mean 'sql'.*|arithmetic, csv"):
         library.find("sqll")
 
 
