@@ -37,7 +37,7 @@ def _rows(cache: Tensor) -> Any:
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor) -> Tensor:
     out = torch.empty_like(x)
-    fused.rms_norm(_array(x), _array(residual), _array(weight), np.float32(eps), _array(out))
+    fused.rms_norm(_array(x), residual.numpy(), weight.numpy(), np.float32(eps), _array(out))
     return out
 
 
@@ -60,15 +60,15 @@ def rope_write_kv(
 ) -> None:
     fused.rope_write_kv(
         _array(qkv),
-        _array(positions),
-        _array(slots),
-        _array(cos_sin),
+        positions.numpy(),
+        slots.numpy(),
+        cos_sin.numpy(),
         _rows(k_cache),
         _rows(v_cache),
         k_cache.shape[1],
         k_cache.shape[2],
-        _NO_WEIGHT if q_norm is None else _array(q_norm),
-        _NO_WEIGHT if k_norm is None else _array(k_norm),
+        _NO_WEIGHT if q_norm is None else q_norm.numpy(),
+        _NO_WEIGHT if k_norm is None else k_norm.numpy(),
         np.float32(eps),
     )
 
@@ -90,10 +90,10 @@ def paged_attention(
         _array(qkv),
         _rows(k_cache),
         _rows(v_cache),
-        _array(query_starts),
-        _array(context_lens),
-        _array(block_tables),
-        _array(owners),
+        query_starts.numpy(),
+        context_lens.numpy(),
+        block_tables.numpy(),
+        owners.numpy(),
         k_cache.shape[1],
         k_cache.shape[2],
         np.float32(scale),
@@ -106,7 +106,7 @@ def paged_attention(
 def linear_bf16(x: Tensor, weight: Tensor) -> Tensor:
     """x [T, K] f32, weight [N, K] bf16 -> f32 [T, N]."""
     out = x.new_empty((x.shape[0], weight.shape[0]))
-    linear.linear_bf16(_array(x), _array(weight), _array(out))
+    linear.linear_bf16(x.numpy(), _array(weight), out.numpy())
     return out
 
 
