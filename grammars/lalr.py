@@ -82,6 +82,7 @@ class Tables:
         self._frames: dict[Hashable, LRFrame] = {}
         self._starts: dict[tuple[Scanner, int, frozenset[Outcome], int, Cond], Expr] = {}
         self._endings: dict[Expr, frozenset[Outcome]] = {}
+        self.endless = _drop_loops(self.states)
         for row in self.states:
             groups: dict[tuple[int, str], int] = {}
             for lookahead, rule in row.reduces.items():
@@ -136,6 +137,39 @@ class Tables:
                         queue.append(left)
             made = self._endings[scan] = frozenset(self.automaton.outcomes[o] for o in found)
         return made
+
+
+def _drop_loops(states: Sequence[LRState]) -> bool:
+    """Remove the reductions that would go on for ever: in a grammar that is not LALR(1) (lark prefers shifts in
+    silence) rules of no length can pile up under one lookahead. lark never returns from there, so nothing is lost.
+    Says whether there were any."""
+    found = False
+    for number, row in enumerate(states):
+        for lookahead, rule in list(row.reduces.items()):
+            if rule[0] == 0 and _loops(states, number, lookahead):
+                del row.reduces[lookahead]
+                found = True
+    return found
+
+
+def _loops(states: Sequence[LRState], number: int, lookahead: int) -> bool:
+    """Whether reductions under one lookahead, on a stack that is never popped below this state, have no end."""
+    stack = [number]
+    seen: set[tuple[int, ...]] = set()
+    while True:
+        rule = states[stack[-1]].reduces.get(lookahead)
+        if rule is None or rule[0] >= len(stack):
+            return False
+        size, left = rule
+        if size:
+            del stack[-size:]
+        goto = states[stack[-1]].gotos.get(left)
+        if goto is None:
+            return False
+        stack.append(goto)
+        if len(stack) > len(states) + 1 or tuple(stack) in seen:
+            return True  # a state stands on itself, or the same stack came back
+        seen.add(tuple(stack))
 
 
 def _doubtful(tables: Tables) -> tuple[int, ...]:
@@ -279,16 +313,26 @@ def reduced(cell: Cell, size: int, left: str) -> Cell | None:
 
 def shifted(cell: Cell, terminal: int) -> Cell | None:
     """The stack after the reductions that ``terminal`` asks for and its shift; None when the parser refuses it."""
+    top = _run(cell, terminal)
+    if top is None:
+        return None
+    frame = _frame(top)
+    number = frame.row.shifts.get(terminal)
+    above = None if number is None else frame.after(terminal, number)
+    return None if above is None else top.push(above)
+
+
+def _run(cell: Cell, lookahead: int) -> Cell | None:
+    """The stack after the reductions that a lookahead asks for; None when they go round for ever."""
+    seen = {cell}
     while True:
-        frame = _frame(cell)
-        number = frame.row.shifts.get(terminal)
-        if number is not None:
-            above = frame.after(terminal, number)
-            return None if above is None else cell.push(above)
-        rule = frame.row.reduces.get(terminal)
-        below = reduced(cell, *rule) if rule is not None else None
-        if below is None:
+        rule = _frame(cell).row.reduces.get(lookahead)
+        below = reduced(cell, *rule) if rule is not None else cell
+        if below is cell or below is None:
+            return below
+        if below in seen:
             return None
+        seen.add(below)
         cell = below
 
 
@@ -304,21 +348,32 @@ def accepts(cell: Cell) -> int:
     """Bit set of the terminals (and the end) that the parser can shift from this stack. Each is a run of reductions
     and a shift; right recursion makes such runs as long as the text, hence no recursion here."""
     pending = [cell]
+    opened: set[Cell] = set()  # asked for, waiting for others
+    limit = cell.depth + len(_frame(cell).tables.states)
     while True:
         at = pending[-1]
-        try:
-            found = at.cached("accepts", _unknown)
-        except _Unknown:
-            frame = _frame(at)
-            below = [reduced(at, size, left) for size, left, _ in frame.row.groups]
+        if not _is_known(at):
+            below = [reduced(at, size, left) for size, left, _ in _frame(at).row.groups]
             missing = [b for b in below if b is not None and not _is_known(b)]
+            if at.depth > limit or not opened.isdisjoint(missing):
+                # Runs of different lookaheads form a circle: take each lookahead by itself.
+                return cell.cached("accepts", lambda: _accepts_each(cell))
             if missing:
+                opened.add(at)
                 pending += missing
                 continue
-            found = at.cached("accepts", lambda: _accepts(at))  # noqa: B023
+            at.cached("accepts", lambda: _accepts(at))  # noqa: B023
+            opened.discard(at)
         pending.pop()
         if not pending:
-            return found
+            return cell.cached("accepts", _unknown)
+
+
+def _accepts_each(cell: Cell) -> int:
+    frame = _frame(cell)
+    bits = sum(1 << t for t in {*frame.row.shifts, *frame.row.reduces} - {END} if shifted(cell, t) is not None)
+    top = _run(cell, END)
+    return bits | (frame.tables.end_bit if top is not None and _frame(top).number == frame.tables.final else 0)
 
 
 def _is_known(cell: Cell) -> bool:

@@ -13,6 +13,7 @@ from reference import Reference, reference_matches
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
 from structgen.grammars import lark_grammar
+from structgen.grammars.lalr import LalrMachine
 from structgen.grammars.machine import Bottom, Cell, can_end, read, start
 
 # name, grammar, alphabet: all texts over the alphabet up to length 5 are compared with lark
@@ -85,6 +86,16 @@ def test_long_right_recursion() -> None:
     assert threads
     assert not can_end(threads)
     assert can_end(read(threads, b"b"))
+
+
+def test_reductions_without_end_are_refused() -> None:
+    """Priorities decide between two empty rules, and the winner comes again: before an "x", lark piles up ``e``."""
+    machine = lark_grammar.machine('start: e start | f "x" | "y"\ne.2:\nf:')
+    assert isinstance(machine, LalrMachine)
+    assert machine.tables.endless
+    assert reference_matches(machine, "y")
+    for sample in ("x", "", "yx", "xy"):
+        assert not reference_matches(machine, sample)
 
 
 def test_machines_are_kept() -> None:

@@ -15,11 +15,13 @@ from reference import Reference
 
 from structgen.errors import GrammarError, UnsatisfiableGrammar
 from structgen.grammars import Grammar, Vocabulary, lark_grammar, library
+from structgen.grammars.lalr import LalrMachine
 from structgen.grammars.machine import Machine
 
 
 def load(text: str) -> tuple[lark.Lark, Machine | None] | None:
-    """lark's parser and our machine (None: no text at all); None when both refuse the grammar."""
+    """lark's parser and our machine (None: no text at all); None when both refuse the grammar, or where
+    lark would reduce for ever."""
     try:
         parser = quiet_lark(text)
     except lark.exceptions.LarkError:
@@ -27,9 +29,11 @@ def load(text: str) -> tuple[lark.Lark, Machine | None] | None:
             lark_grammar.machine(text)
         return None
     try:
-        return parser, lark_grammar.machine(text)
+        machine = lark_grammar.machine(text)
     except UnsatisfiableGrammar:
         return parser, None
+    assert isinstance(machine, LalrMachine)
+    return None if machine.tables.endless else (parser, machine)
 
 
 def walks(rng: random.Random, machine: Machine, count: int) -> list[str]:
