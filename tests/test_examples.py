@@ -59,9 +59,7 @@ def shell(commands: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = ["bash", "-euo", "pipefail", "-c", commands]
     environment = {**os.environ, "PATH": path}
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=environment
-    )
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=environment)
 
 
 def test_readme_command_line() -> None:
