@@ -2,9 +2,9 @@
 
     python benchmarks/mask_oracle.py --vocab NAME=PATH [--vocab ...] [--states 2] [--grammars 200] [--seed 0]
 
-PATH is anything that ``Vocabulary.from_tokenizer`` takes (a tokenizer.json, a folder, a GGUF file). A synthetic vocabulary
-with duplicate and byte-less tokens is always among them. Each state compares the mask row with the reference matcher on every token,
-and ``allows`` with ``accept`` on a sample. The test suite samples the same product.
+PATH is anything that ``Vocabulary.from_tokenizer`` takes (a tokenizer.json, a folder, a GGUF file). A synthetic
+vocabulary with duplicate and byte-less tokens is always among them. Each state compares the mask row with the
+reference matcher on every token, and ``allows`` with ``accept`` on a sample. The test suite samples the same product.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from structgen.grammars import library  # noqa: E402
 REGEXES = [
     r"\d{4}-\d\d-\d\d", r"[a-z]+@[a-z]+\.(com|org)", r"(?i)yes|no|maybe", r"\w+", r"(ab|a|b){0,50}x", r"[^\n]{3,8}",
     r"-?(0|[1-9]\d*)(\.\d+)?", r"(a*)*b", r"\s*\S+\s*", r".*?end", r"[А-я]+", r"[\u4e00-\u9fff]{1,4}", r"(?s).{10}",
-    r"#[0-9a-fA-F]{6}", r"(foo|bar|baz)(,(foo|bar|baz))*", r"[01]{8}", r'"(\\.|[^"\\])*"', r"\d+(?:,\d{3})*", r"a{3,700}",
-    r"(?x) [A-Z]{3} \s [0-9]{1,4}",
+    r"#[0-9a-fA-F]{6}", r"(foo|bar|baz)(,(foo|bar|baz))*", r"[01]{8}", r'"(\\.|[^"\\])*"', r"\d+(?:,\d{3})*",
+    r"a{3,700}", r"(?x) [A-Z]{3} \s [0-9]{1,4}",
 ]  # fmt: skip
 LARKS = [
     'start: "a" start "b" | "c"',
@@ -54,21 +54,32 @@ def random_schema(rng: random.Random, depth: int = 0) -> Any:
                       + ["object", "object", "array", "anyOf"] * (depth < 3))  # fmt: skip
     if kind == "string":
         low = rng.randrange(4)
-        return rng.choice([{"type": "string"}, {"type": "string", "minLength": low, "maxLength": low + rng.randrange(9)}])
+        return rng.choice(
+            [{"type": "string"}, {"type": "string", "minLength": low, "maxLength": low + rng.randrange(9)}]
+        )
     if kind == "integer":
         low = rng.randrange(-500, 500)
-        return rng.choice([{"type": "integer"}, {"type": "integer", "minimum": low, "maximum": low + rng.randrange(2000)}])
+        return rng.choice(
+            [{"type": "integer"}, {"type": "integer", "minimum": low, "maximum": low + rng.randrange(2000)}]
+        )
     if kind == "number":
         low = rng.randrange(-50, 50) / 4
         return rng.choice([{"type": "number"}, {"type": "number", "minimum": low, "exclusiveMaximum": low + 7.25}])
     if kind in ("boolean", "null"):
         return {"type": kind}
     if kind == "enum":
-        return {"enum": rng.sample(["a", "ab", 'q"', "é", 1, 2.5, None, True, [1], {"k": "v"}, "", "\n"], rng.randrange(1, 5))}
+        return {
+            "enum": rng.sample(
+                ["a", "ab", 'q"', "é", 1, 2.5, None, True, [1], {"k": "v"}, "", "\n"], rng.randrange(1, 5)
+            )
+        }
     if kind == "any":
         return rng.choice([True, {}, {"type": ["string", "integer", "null"]}])
     if kind == "format":
-        return {"type": "string", "format": rng.choice(["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "uri"])}
+        return {
+            "type": "string",
+            "format": rng.choice(["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "uri"]),
+        }
     if kind == "pattern":
         return {"type": "string", "pattern": rng.choice(["^[a-z]+$", "b", "^a|z$", "^\\d{3}$", "^[^ ]*$", "^(x|yy)*$"])}
     if kind == "anyOf":
@@ -81,7 +92,7 @@ def random_schema(rng: random.Random, depth: int = 0) -> Any:
         if rng.random() < 0.3:
             schema["prefixItems"] = [random_schema(rng, depth + 1)]
         return schema
-    keys = rng.sample(["a", "b", "name", "id", "x y", "é", "long_key_name", "q\"k"], rng.randrange(1, 5))
+    keys = rng.sample(["a", "b", "name", "id", "x y", "é", "long_key_name", 'q"k'], rng.randrange(1, 5))
     schema = {"type": "object", "properties": {key: random_schema(rng, depth + 1) for key in keys}}
     schema["required"] = rng.sample(keys, rng.randrange(len(keys) + 1))
     schema["additionalProperties"] = rng.choice([False, False, True, {"type": "integer"}])
@@ -118,8 +129,38 @@ def grammars(count: int, seed: int) -> Iterator[tuple[str, sg.Grammar]]:
 def synthetic(rng: random.Random) -> sg.Vocabulary:
     """Bytes, pieces of JSON and text, duplicates, and ids without bytes."""
     tokens: list[bytes | None] = [None, None, b""] + [bytes([i]) for i in range(256)]
-    pieces = [b'"', b'":', b'","', b"{", b"}", b"[", b"]", b" ", b"\n", b"  ", b"\\", b"\\u00", b"a", b"ab", b"1", b"12", b"-",
-              b".", b"e", b"true", b"null", b"\xc3", b"\xa9", b"\xe6\x97", b"x", b"select", b"SELECT", b",", b":"]  # fmt: skip
+    pieces = [
+        b'"',
+        b'":',
+        b'","',
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b" ",
+        b"\n",
+        b"  ",
+        b"\\",
+        b"\\u00",
+        b"a",
+        b"ab",
+        b"1",
+    ]
+    pieces += [
+        b"12",
+        b"-",
+        b".",
+        b"e",
+        b"true",
+        b"null",
+        b"\xc3",
+        b"\xa9",
+        b"\xe6\x97",
+        b"x",
+        b"select",
+        b"SELECT",
+        b",",
+    ]
     tokens += [b"".join(rng.choices(pieces, k=rng.randrange(1, 5))) for _ in range(3000)]
     return sg.Vocabulary.from_tokenizer(tokens, eos_token_ids=0, size=len(tokens) + 100)
 
@@ -152,7 +193,9 @@ def main() -> int:
                 print("FAIL", failures[-1], file=sys.stderr, flush=True)
         if i % 10 == 9:
             took = time.perf_counter() - started
-            print(f"{i + 1} grammars, {sum(compared.values())} states, {took:.0f} s, failures {len(failures)}", flush=True)
+            print(
+                f"{i + 1} grammars, {sum(compared.values())} states, {took:.0f} s, failures {len(failures)}", flush=True
+            )
     print(f"states compared: {compared}; failures: {len(failures)}")
     if args.json:
         figures = {"grammars": args.grammars, "states": compared, "failures": failures, "seed": args.seed}

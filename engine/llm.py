@@ -475,7 +475,10 @@ def _grammar_of(grammar: Any, schema: Any) -> Any:
         raise RequestError("grammar and schema are given together; give one")
     from structgen.grammars.grammar import Grammar
 
-    return Grammar.from_json_schema(schema) if isinstance(schema, (dict, bool)) else Grammar.from_type(schema)
+    # One spelling a character: small models wander off once they have begun to write \\u escapes.
+    if isinstance(schema, (dict, bool)):
+        return Grammar.from_json_schema(schema, escapes="canonical")
+    return Grammar.from_type(schema, escapes="canonical")
 
 
 def _raise_failure(output: RequestOutput) -> None:

@@ -9,10 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from structgen.grammars.vocabulary import Vocabulary
-
     from structgen.grammars.grammar import Grammar
     from structgen.grammars.matcher import CompiledGrammar, Matcher, fill_bitmasks
+    from structgen.grammars.vocabulary import Vocabulary
 
 __all__ = ["CompiledGrammar", "Grammar", "Matcher", "Vocabulary", "fill_bitmasks"]
 

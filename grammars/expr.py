@@ -49,11 +49,6 @@ class Expr:
     def nullable(self) -> bool:
         return bool(self.outcomes)
 
-    @property
-    def guard(self) -> Expr | None:
-        """What must *not* match after a terminal that ends here (longest-match lexers), or None."""
-        return None
-
     def next_bytes(self, outcome: int) -> int:
         """Bit set of the bytes that may come after a terminal that ends here with ``outcome``, where the outcome
         itself limits them. What follows must enforce it too; this only keeps suffix tries small."""

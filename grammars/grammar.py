@@ -13,9 +13,8 @@ from structgen.grammars.machine import Machine, Thread
 from structgen.grammars.residual import LOCK
 
 if TYPE_CHECKING:
-    from structgen.grammars.vocabulary import Vocabulary
-
     from structgen.grammars.matcher import CompiledGrammar
+    from structgen.grammars.vocabulary import Vocabulary
 
 
 class Grammar:

@@ -25,12 +25,10 @@ class Thread(NamedTuple):
     Attributes:
         residual: what is left of the current terminal.
         cell: the stack; its top frame says what follows the terminal.
-        guards: automata that must not match from here on (longest-match lexers); usually ().
     """
 
     residual: Residual
     cell: Cell
-    guards: tuple[State, ...] = ()
 
 
 class Frame(Protocol):
@@ -167,15 +165,10 @@ def settle(thread: Thread, found: dict[Thread, None]) -> None:
 
 def ended(thread: Thread) -> Iterator[Thread]:
     """The threads that follow where the residual of ``thread`` ends here; none on the bottom cell."""
-    residual, cell, guards = thread
-    if cell.is_bottom or not residual.outcomes:
-        return
-    guard = residual.guard
-    if guard is not None and guard not in guards:
-        guards = (*guards, guard)
-    for outcome in residual.outcomes:
-        for after in cell.follow(outcome, residual.text):
-            yield Thread(after.residual, after.cell, guards + after.guards) if guards else after
+    residual, cell = thread
+    if not cell.is_bottom:
+        for outcome in residual.outcomes:
+            yield from cell.follow(outcome, residual.text)
 
 
 def start(machine: Machine, bottom: Cell | None = None) -> tuple[Thread, ...]:
@@ -192,39 +185,18 @@ def step(threads: Sequence[Thread], byte: int) -> tuple[Thread, ...]:
         if thread.residual.outcomes:
             queue.extend(ended(thread))
         residual = thread.residual.advance(byte)
-        if residual is None:
-            continue
-        guards = thread.guards
-        if guards:
-            kept = unmatched(guards, byte)
-            if kept is None:
-                continue
-            guards = kept
-        settle(Thread(residual, thread.cell, guards), found)
+        if residual is not None:
+            settle(Thread(residual, thread.cell), found)
     return tuple(found)
 
 
-def unmatched(guards: tuple[State, ...], byte: int) -> tuple[State, ...] | None:
-    """The guards after ``byte``, without those that died; None when one has matched."""
-    kept: dict[State, None] = {}
-    for guard in guards:
-        after = guard.advance(byte)
-        if after is not None:
-            if after.outcomes:
-                return None
-            kept[after] = None
-    return tuple(kept)
-
-
 def read(threads: Sequence[Thread], data: bytes) -> tuple[Thread, ...]:
-    """The threads after ``data``, less those that cannot go on; () when it is illegal."""
+    """The threads after ``data``; () when it is illegal."""
     now = tuple(threads)
     for byte in data:
         now = step(now, byte)
         if not now:
             return ()
-    if any(t.guards for t in now):
-        now = tuple(t for t in now if not t.guards or is_viable(t))
     return now
 
 
@@ -238,32 +210,6 @@ def can_end(threads: Sequence[Thread]) -> bool:
                 return True
             queue.extend(ended(thread))
     return False
-
-
-_LIKELY = (*b" \n\t;,.()[]{}+-*/=<>:\"'", *range(256))
-"""Bytes in the order in which ``is_viable`` tries them: a guard is nearly always a longer word or number."""
-
-
-def is_viable(thread: Thread, reach: int = 3, width: int = 64) -> bool:
-    """Whether a thread with guards can go on without one of them matching. Looks ``reach`` bytes ahead at up to
-    ``width`` threads; where that does not decide, the answer is True."""
-    level = [thread]
-    for _ in range(reach):
-        if can_end(level):
-            return True
-        after: dict[Thread, None] = {}
-        for each in level:
-            for byte in _LIKELY:
-                for found in step((each,), byte):
-                    if not found.guards:
-                        return True
-                    after[found] = None
-                if len(after) > width:
-                    break
-        if not after:
-            return False
-        level = list(after)[:width]
-    return True
 
 
 class Bottom:

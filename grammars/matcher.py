@@ -24,9 +24,8 @@ from structgen.grammars.residual import LOCK, FreshKey, State
 from structgen.grammars.trie import Part, Trie, row_ids
 
 if TYPE_CHECKING:
-    from structgen.grammars.vocabulary import Vocabulary
-
     from structgen.grammars.grammar import Grammar
+    from structgen.grammars.vocabulary import Vocabulary
 
 MAX_THREADS = 4096
 MAX_CONFIGS = 30_000
@@ -174,24 +173,16 @@ class CompiledGrammar:
         trie = self._tables.trie
         unsure: set[int] = set()
         parts: dict[Part, None] = {}
-        for thread in config.threads:
-            for guards, summary in self._thread_summaries(thread, trie):
-                if not guards:
-                    parts.update(dict.fromkeys(summary.parts))
-                    unsure |= summary.unsure
-                    continue
-                some = np.zeros(self.words, dtype=np.uint32)
-                for part in summary.parts:
-                    part.add_to(some)
-                alive: set[int] = set(summary.unsure)
-                for guard in guards:
-                    undone, pending = trie.undone(guard)
-                    alive |= pending
-                    bad = np.zeros(self.words, dtype=np.uint32)
-                    undone.add_to(bad)
-                    some &= ~bad
-                row |= some
-                unsure |= alive
+        for residual, cell in config.threads:
+            split = residual.split(trie)
+            if split.stay is not None:
+                parts[split.stay] = None
+            inners = [self._summary(end.rest, cell, end.outcome) for end in split.ends]
+            if not cell.is_bottom:
+                inners += [self._summary(trie, cell, outcome) for outcome in residual.outcomes]
+            for inner in inners:
+                parts.update(dict.fromkeys(inner.parts))
+                unsure |= inner.unsure
         for part in parts:
             part.add_to(row)
         for token in unsure:
@@ -200,23 +191,6 @@ class CompiledGrammar:
         if config.can_end:
             row |= self._tables.eos_row
         return row
-
-    def _thread_summaries(self, thread: Thread, trie: Trie) -> Sequence[tuple[tuple[State, ...], Summary]]:
-        """What one thread accepts of the whole vocabulary, by the guards that still limit it."""
-        residual, cell, guards = thread
-        split = residual.split(trie)
-        parts = [split.stay] if split.stay is not None else []
-        unsure: set[int] = set()
-        for end in split.ends:
-            inner = self._summary(end.rest, cell, end.outcome)
-            parts += inner.parts
-            unsure.update(inner.unsure, end.unsure)
-        found = [(guards, Summary(tuple(parts), frozenset(unsure)))]
-        if residual.outcomes and not cell.is_bottom:
-            guard = residual.guard
-            limits = guards if guard is None or guard in guards else (*guards, guard)
-            found += [(limits, self._summary(trie, cell, outcome)) for outcome in residual.outcomes]
-        return found
 
     def _summary(self, trie: Trie, cell: Cell, outcome: int) -> Summary:
         """What of ``trie`` is accepted after the terminal above ``cell`` ended with ``outcome``."""
@@ -258,7 +232,7 @@ class CompiledGrammar:
     def _summarise(self, trie: Trie, cell: Cell, outcome: int) -> Summary:
         parts: dict[Part, None] = {}
         unsure: set[int] = set()
-        for residual, above, _ in cell.follow(outcome):
+        for residual, above in cell.follow(outcome):
             if trie.here is not None:
                 parts[trie.here] = None
             if not trie.deeper:
@@ -276,7 +250,6 @@ class CompiledGrammar:
                     last = rest.end[rest.root]
                     unsure.update(rest.tokens[rest.start[rest.root] : rest.start[last]].tolist())
                 else:
-                    unsure.update(end.unsure)
                     inners.append(self._summary(end.rest, above, end.outcome))
             if not above.is_bottom:
                 inners += [self._summary(trie, above, again) for again in residual.outcomes]

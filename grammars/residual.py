@@ -46,11 +46,6 @@ class Residual:
     live: bool
     text: bytes | None
 
-    @property
-    def guard(self) -> State | None:
-        """What must not match from here on if the terminal ends here."""
-        return None
-
     def advance(self, byte: int) -> Residual | None:
         """The residual after one more byte; None when the byte is illegal."""
         raise NotImplementedError
@@ -75,11 +70,6 @@ class State(Residual):
         self.next: dict[int, State | None] = {}
         self.splits: dict[int, Split] = {}
         self._clamped: dict[int, State] = {}
-
-    @property
-    def guard(self) -> State | None:
-        guard = self.expr.guard
-        return None if guard is None else self.store.state(guard)
 
     def advance(self, byte: int) -> State | None:
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -67,12 +67,10 @@ class End(NamedTuple):
     Attributes:
         outcome: how it ended.
         rest: what is left of those tokens.
-        unsure: tokens among them whose legality a longer match may still undo; () if none.
     """
 
     outcome: int
     rest: Trie
-    unsure: tuple[int, ...]
 
 
 class Split(NamedTuple):
@@ -94,7 +92,6 @@ class _Shared:
         self.end_nodes = np.zeros(nodes + 1, dtype=np.int32)
         self.end_states = np.zeros(nodes + 1, dtype=np.int32)
         self.stack = np.zeros(max_len + 2, dtype=np.int32)
-        self.keep = np.zeros(nodes + 1, dtype=np.uint8)
         self.at = np.zeros(4, dtype=np.int64)
         self.by_content: dict[tuple[bytes, bytes, bytes, bytes], Trie] = {}
 
@@ -109,7 +106,7 @@ class Trie:
     """
 
     __slots__ = (
-        "_undone", "_unguarded", "_views", "by_path", "byte", "deeper", "depth", "end", "here", "id", "max_len", "root",
+        "_views", "by_path", "byte", "deeper", "depth", "end", "here", "id", "max_len", "root",
         "shared", "start", "tokens",
     )  # fmt: skip
 
@@ -130,8 +127,6 @@ class Trie:
         self.root = root
         self._views: dict[int, Trie] = {} if views is None else views
         self._views[root] = self
-        self._unguarded: dict[int, tuple[Trie, tuple[int, ...]]] = {}
-        self._undone: dict[int, tuple[Part, frozenset[int]]] = {}
         self.by_path: dict[int, dict[bytes, list[int]]] = {}
         last = int(end[root])
         self.deeper = last > root + 1
@@ -150,7 +145,7 @@ class Trie:
         if longest > MAX_TOKEN_BYTES:
             raise ValueError(f"a token of the vocabulary is longer than {MAX_TOKEN_BYTES} bytes")
         new = np.ones(len(strings), dtype=bool)
-        new[1:] = [a != b for a, b in zip(strings, strings[1:], strict=False)]
+        new[1:] = [a != b for a, b in pairwise(strings)]
         firsts = np.flatnonzero(new)
         joined = np.frombuffer(b"".join([strings[i] for i in firsts.tolist()]), dtype=np.uint8).copy()
         offsets = np.zeros(len(firsts) + 1, dtype=np.int64)
@@ -185,53 +180,6 @@ class Trie:
         out = _buffers(nodes, tokens)
         n, t = walk.merge(self.byte, self.end, self.start, self.tokens, roots, first, nodes, *out)
         return self._interned(n, t, *out)
-
-    def without(self, guard: State) -> tuple[Trie, tuple[int, ...]]:
-        """(the suffixes during which ``guard`` dies without a match, tokens at whose end it is still alive)."""
-        guard = guard.clamped(self.max_len)
-        found = self._unguarded.get(guard.id)
-        if found is None:
-            keep, unsure = self._guarded(guard)
-            out = _buffers(len(keep), int(self.start[self.end[self.root]] - self.start[self.root]) + 1)
-            n, t = walk.compress(
-                self.byte, self.depth, self.end, self.start, self.tokens, self.root, keep, *out
-            )
-            found = self._unguarded[guard.id] = (self._interned(n, t, *out), unsure)
-        return found
-
-    def undone(self, guard: State) -> tuple[Part, frozenset[int]]:
-        """(tokens in which ``guard`` matches or at whose end it is alive, the latter alone)."""
-        guard = guard.clamped(self.max_len)
-        found = self._undone.get(guard.id)
-        if found is None:
-            keep, unsure = self._guarded(guard)
-            last = int(self.end[self.root])
-            sizes = np.diff(self.start[self.root : last + 1])
-            tokens = self.tokens[self.start[self.root] : self.start[last]]
-            found = self._undone[guard.id] = (self.part(tokens[np.repeat(keep != 1, sizes)]), frozenset(unsure))
-        return found
-
-    def _guarded(self, guard: State) -> tuple[NDArray[np.uint8], tuple[int, ...]]:
-        """Per node of the subtree what ``walk.forbid`` says of it, and the tokens at whose end it is alive."""
-        with LOCK:
-            shared = self.shared
-            at = shared.at
-            at[:] = (self.root, self.root + 1, 0, 0)
-            shared.stack[0] = guard.id
-            shared.keep[0] = 2
-            last = int(self.end[self.root])
-            while True:
-                store = guard.store
-                j, n, _ = walk.forbid(
-                    store.delta, store.flags, self.byte, self.depth, self.end, self.start, self.tokens, shared.stack,
-                    at, shared.keep, shared.stay,
-                )  # fmt: skip
-                if j >= last:
-                    break
-                self._fill(guard, int(j))
-                at[1], at[2] = j, n
-            here = () if self.here is None else tuple(self.here.ids().tolist())
-            return shared.keep[: last - self.root].copy(), here + tuple(shared.stay[:n].tolist())
 
     def _fill(self, state: State, node: int) -> None:
         missing = state.store.states[int(self.shared.stack[self.depth[node] - self.depth[self.root] - 1])]
@@ -300,9 +248,8 @@ def split_state(state: State, trie: Trie) -> Split:
             trie._fill(state, int(j))
             at[1], at[2], at[3] = j, n, m
         stay = Part(shared.stay[:n].copy(), shared.words) if n else None
-        nodes: list[tuple[NDArray[np.int32], int]] = []
-        groups: dict[tuple[int, State | None], list[NDArray[np.int32]]] = {}
-        firsts: dict[int, NDArray[np.uint8]] = {}
+        groups: dict[int, list[NDArray[np.int32]]] = {}
+        firsts: dict[int, int] = {}
         end_nodes, end_states = shared.end_nodes[:m].copy(), shared.end_states[:m]
         distinct = np.unique(end_states)
         for id in distinct.tolist():
@@ -310,25 +257,16 @@ def split_state(state: State, trie: Trie) -> Split:
             assert ended is not None
             where = end_nodes if len(distinct) == 1 else end_nodes[end_states == id]
             for outcome in ended.outcomes:
-                nodes.append((where, outcome))
-                groups.setdefault((outcome, ended.guard), []).append(where)
-                firsts[outcome] = _first(ended.expr.next_bytes(outcome))
-        ends = tuple(_end(trie, o, guard, group, firsts[o]) for (o, guard), group in groups.items())
-        made = Split(stay, ends, tuple(nodes))
+                groups.setdefault(outcome, []).append(where)
+                firsts[outcome] = firsts.get(outcome, 0) | ended.expr.next_bytes(outcome)
+        nodes = tuple((where[0] if len(where) == 1 else np.concatenate(where), o) for o, where in groups.items())
+        # A word of a Lark grammar may end after each of its letters; the outcome says that no letter may follow.
+        ends = tuple(
+            End(o, trie.union(where, _first(firsts[o]) if len(where) > 1 else ANY_FIRST)) for where, o in nodes
+        )
+        made = Split(stay, ends, nodes)
         state.splits[trie.id] = made
         return made
-
-
-def _end(
-    trie: Trie, outcome: int, guard: State | None, nodes: Sequence[NDArray[np.int32]], first: NDArray[np.uint8]
-) -> End:
-    roots = nodes[0] if len(nodes) == 1 else np.concatenate(nodes)
-    if guard is None:
-        # A word of a Lark grammar may end after each of its letters; the outcome says that no letter may follow.
-        return End(outcome, trie.union(roots, first if len(roots) > 1 else ANY_FIRST), ())
-    # Nearly every suffix of a word goes on with a letter, which the guard forbids: leave those out at once.
-    rest, unsure = trie.union(roots, _harmless(guard)).without(guard)
-    return End(outcome, rest, unsure)
 
 
 @lru_cache(maxsize=4096)
@@ -337,17 +275,6 @@ def _first(allowed: int) -> NDArray[np.uint8]:
     if allowed == ALL_BYTES:
         return ANY_FIRST
     return np.array([allowed >> byte & 1 for byte in range(256)], dtype=np.uint8)
-
-
-@lru_cache(maxsize=4096)
-def _harmless(guard: State) -> NDArray[np.uint8]:
-    """uint8 [256]: 0 for the bytes with which ``guard`` matches at once."""
-    first = np.ones(256, dtype=np.uint8)
-    for byte in range(256):
-        after = guard.advance(byte)
-        if after is not None and after.outcomes:
-            first[byte] = 0
-    return first
 
 
 def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
@@ -361,7 +288,7 @@ def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
         return split
     gone = np.array(sorted(banned), dtype=np.int32)
     kept = [(where[~np.isin(where, gone)], outcome) for where, outcome in split.nodes]
-    ends = tuple(End(outcome, trie.union(where), ()) for where, outcome in kept if len(where))
+    ends = tuple(End(outcome, trie.union(where)) for where, outcome in kept if len(where))
     return Split(split.stay, ends, tuple(kept))
 
 

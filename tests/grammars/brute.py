@@ -37,8 +37,7 @@ def legal_tokens(state: Reference, tokens: Sequence[bytes | None]) -> set[int]:
                 break
             path.append(after)
         else:
-            if path[-1].is_viable():
-                found.add(id)
+            found.add(id)
     return found
 
 
