@@ -80,8 +80,8 @@ def sentence(parser: lark.Lark, rng: Random) -> list[str]:
         symbol, fuel = queue.pop(0)
         if symbol.is_term:  # type: ignore[attr-defined]
             pattern = parser.get_terminal(symbol.name).pattern  # type: ignore[attr-defined]
-            plain = pattern.value if pattern.type == "str" else pattern.value.replace(r"\b", "").upper()
-            words.append(rng.choice(TERMS.get(symbol.name, [plain])))  # type: ignore[attr-defined]
+            spelled = [pattern.value] if pattern.type == "str" else [symbol.name, symbol.name.lower()]  # type: ignore[attr-defined]
+            words.append(rng.choice(TERMS.get(symbol.name, spelled)))  # type: ignore[attr-defined]
             continue
         bodies = rules[symbol.name]  # type: ignore[attr-defined]
         if fuel <= 0:
