@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 
 from structgen.engine.batch import Batch
 from structgen.engine.gguf_file import GGUFFile
-from structgen.engine.layers.linear import has_bf16_instructions
 from structgen.engine.loader import Checkpoint, open_source
 from structgen.engine.models import known_models
 from structgen.engine.resolve import find_demo_model, resolve_model
@@ -272,7 +271,7 @@ def test_settings_that_are_refused(options: dict[str, Any], message: str, tiny_m
 def test_settings_that_follow(tiny_model: TinyModel) -> None:
     runner = Runner(tiny_model("llama"), device="cpu")
     assert (runner.max_model_len, runner.num_blocks * runner.block_size) == (512, 16 * 512)
-    assert runner.dtype == (torch.bfloat16 if has_bf16_instructions() else torch.float32)
+    assert runner.dtype == torch.float32, "what the checkpoint says"
     small = Runner.from_model(runner.model, kv_cache_tokens=100, max_num_batched_tokens=4)
     assert (small.max_model_len, small.num_blocks) == (96, 6)
     with pytest.raises(ValueError, match="a step of 5 tokens"):
