@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -25,6 +26,7 @@ class Grammar:
         machine: the abstract machine behind it.
         report: for JSON Schema, what is enforced and what is annotation only, with JSON pointers; else None.
         source: what it was made from, for messages.
+        language: what a Lark grammar's first comment line calls it (``// SQL: ...`` gives ``SQL``), else None.
     """
 
     def __init__(
@@ -35,11 +37,13 @@ class Grammar:
         source: str = "",
         convert: Callable[[str], Any] | None = None,
         schema: Any = None,
+        language: str | None = None,
     ) -> None:
         self.machine = machine
         self.report = report
         self.source = source
         self.schema = schema
+        self.language = language
         self._convert = convert
         self._compiled: WeakKeyDictionary[Vocabulary, CompiledGrammar] = WeakKeyDictionary()
 
@@ -96,7 +100,9 @@ class Grammar:
             path = os.fspath(text)
             with open(path, encoding="utf-8") as file:
                 text, options = file.read(), {"source": path, **options}
-        return cls(lark_grammar.machine(text, start=start, parser=parser, **options), source="Lark grammar")
+        machine = lark_grammar.machine(text, start=start, parser=parser, **options)
+        header = re.match(r"//[ \t]*([^:\n]{1,40}):", text) if isinstance(text, str) else None
+        return cls(machine, source="Lark grammar", language=header[1].strip() if header else None)
 
     @classmethod
     def from_gbnf(cls, text: str) -> Grammar:

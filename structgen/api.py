@@ -61,7 +61,8 @@ def generate(
         seed: makes sampling repeatable.
         chat: put the prompt into the model's chat template, when it has one; False: give it as it is.
         system: a system message before it.
-        show_schema: describe the schema (or list the choices) to the model, in a few words after the prompt.
+        show_schema: tell the model the form of the answer in a few words: the schema, the choices, or the language that
+            a Lark grammar names in its first comment line ("// SQL: ...").
         return_exceptions: with a list of prompts, put the error of a failed one in its place in the list. Otherwise
             the first error is raised, after the other prompts have been served.
         options: fields of SamplingParams (``top_p``, ``stop``, ...) and options of LLM (``dtype``, ``device``, ...).
@@ -99,7 +100,7 @@ def generate(
 
 def chat_prompt(llm: LLM, prompt: str, *, system: str | None, shown: Constraint) -> str | list[int]:
     """What the model reads for ``prompt``: in its chat template when it has one, and with the form of ``shown``."""
-    messages = chats.messages_of(prompt, system=system, schema=shown.schema, choices=shown.choices)
+    messages = chats.messages_of(prompt, system=system, form=chats.form_of(shown))
     return chats.render(llm, messages)
 
 

@@ -86,7 +86,7 @@ def generation_parser() -> Parser:
     _model(model)
     model.add_argument("--raw", action="store_true", help="give the prompt as is, without the chat template")
     model.add_argument("--system", metavar="TEXT", help="system message of the chat")
-    model.add_argument("--no-show-schema", action="store_true", help="do not describe the schema in the prompt")
+    model.add_argument("--no-show-schema", action="store_true", help="do not tell the model the form of the answer")
 
     sampling = parser.add_argument_group("sampling")
     sampling.add_argument("--max-tokens", type=int, default=512, metavar="N", help="most tokens (default: 512)")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from structgen.errors import RequestError
 
 if TYPE_CHECKING:
+    from structgen.constraint import Constraint
     from structgen.engine.llm import LLM
 
 Message = dict[str, str]
@@ -23,16 +24,19 @@ _LONGEST = 3000
 _MOST_OPTIONS = 24
 
 
-def messages_of(
-    prompt: str, *, system: str | None = None, schema: Any = None, choices: Sequence[str] | None = None
-) -> list[Message]:
-    """The chat that asks ``prompt``. The form of the answer, when there is one to show, is the system message, or the
-    end of the one given."""
-    form = None
-    if schema is not None:
-        form = f"Answer in JSON of this form: {describe(schema)}"
-    elif choices is not None and len(choices) <= _MOST_OPTIONS:
-        form = f"Answer with one of: {', '.join(choices)}"
+def form_of(constraint: Constraint) -> str | None:
+    """The form of the answer in a few words; None when there is nothing to show."""
+    if constraint.schema is not None:
+        return f"Answer in JSON of this form: {describe(constraint.schema)}"
+    if constraint.choices is not None and len(constraint.choices) <= _MOST_OPTIONS:
+        return f"Answer with one of: {', '.join(constraint.choices)}"
+    if constraint.language is not None:
+        return f"Answer in {constraint.language}."
+    return None
+
+
+def messages_of(prompt: str, *, system: str | None = None, form: str | None = None) -> list[Message]:
+    """The chat that asks ``prompt``. The ``form`` of the answer is the system message, or the end of the one given."""
     words = "\n\n".join(part for part in (system, form) if part is not None)
     first = [{"role": "system", "content": words}] if words else []
     return [*first, {"role": "user", "content": prompt}]

@@ -24,12 +24,14 @@ class Constraint:
         grammar: None for free text.
         schema: the JSON Schema behind it, for showing it to the model; None when there is none.
         choices: the choices behind it, else None.
+        language: what a Lark grammar calls its texts, else None.
         target: the type whose value is wanted; None gives the text itself.
     """
 
     grammar: Grammar | None = None
     schema: Any = None
     choices: tuple[str, ...] | None = None
+    language: str | None = None
     target: Any = None
 
     def value(self, text: str) -> Any:
@@ -63,7 +65,8 @@ def constraint_of(
     if regex is not None:
         return Constraint(_regex(regex))
     if grammar is not None:
-        return Constraint(load_grammar(grammar))
+        loaded = load_grammar(grammar)
+        return Constraint(loaded, language=loaded.language)
     if choices is not None:
         return _from_choices(choices)
     return Constraint()

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field, field_validator
 
 import structgen as sg
 from structgen.api import engine_for
-from structgen.chat import describe, messages_of, render
+from structgen.chat import describe, form_of, messages_of, render
+from structgen.constraint import Constraint, constraint_of
 
 Short = Annotated[str, Field(max_length=5)]
 
@@ -169,18 +170,21 @@ def test_engines_are_kept(tiny_folder: Path, tiny_llm: sg.LLM) -> None:
 
 
 def test_what_the_model_reads(tiny_llm: sg.LLM) -> None:
-    def shown(**options: Any) -> str:
-        made = render(tiny_llm, messages_of("Who?", **options))
+    def shown(system: str | None = None, **constraint: Any) -> str:
+        form = form_of(constraint_of(**constraint))
+        made = render(tiny_llm, messages_of("Who?", system=system, form=form))
         assert isinstance(made, list)
         return tiny_llm.tokenizer.decode(made)
 
     assert shown() == "<user>Who?\n<assistant>"
     assert shown(system="Be brief.") == "<system>Be brief.\n<user>Who?\n<assistant>"
     form = 'Answer in JSON of this form: {"name": string, "age": integer}'
-    schema = sg.Grammar.from_type(Person).schema
-    assert shown(schema=schema) == f"<system>{form}\n<user>Who?\n<assistant>"
-    assert shown(schema=schema, system="Be brief.") == f"<system>Be brief.\n\n{form}\n<user>Who?\n<assistant>"
+    assert shown(schema=Person) == f"<system>{form}\n<user>Who?\n<assistant>"
+    assert shown(schema=Person, system="Be brief.") == f"<system>Be brief.\n\n{form}\n<user>Who?\n<assistant>"
     assert shown(choices=["a", "b"]) == "<system>Answer with one of: a, b\n<user>Who?\n<assistant>"
+    assert shown(grammar="sql.lark") == "<system>Answer in SQL.\n<user>Who?\n<assistant>"
+    assert shown(grammar='// a note without a name\nstart: "a"') == "<user>Who?\n<assistant>"
+    assert shown(grammar='// Morse: dots.\nstart: "."') == "<system>Answer in Morse.\n<user>Who?\n<assistant>"
 
 
 def test_templates_that_refuse_system_messages(tiny_llm: sg.LLM, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +193,7 @@ def test_templates_that_refuse_system_messages(tiny_llm: sg.LLM, monkeypatch: py
         "<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}"
     )
     monkeypatch.setattr(tiny_llm.tokenizer, "chat_templates", {"default": refusing})
-    made = render(tiny_llm, messages_of("Who?", choices=["a", "b"]))
+    made = render(tiny_llm, messages_of("Who?", form=form_of(Constraint(choices=("a", "b")))))
     assert isinstance(made, list)
     assert tiny_llm.tokenizer.decode(made) == "<user>Answer with one of: a, b\n\nWho?\n"
     monkeypatch.setattr(tiny_llm.tokenizer, "chat_templates", {})
