@@ -24,15 +24,18 @@ class Constraint:
         grammar: None for free text.
         schema: the JSON Schema behind it, for showing it to the model; None when there is none.
         choices: the choices behind it, else None.
-        language: what a Lark grammar calls its texts, else None.
         target: the type whose value is wanted; None gives the text itself.
     """
 
     grammar: Grammar | None = None
     schema: Any = None
     choices: tuple[str, ...] | None = None
-    language: str | None = None
     target: Any = None
+
+    @property
+    def language(self) -> str | None:
+        """What a Lark grammar calls its texts ("SQL"), else None."""
+        return None if self.grammar is None else self.grammar.language
 
     def value(self, text: str) -> Any:
         """What a complete text stands for. Raises OutputValidationError where the type refuses it."""
@@ -65,8 +68,7 @@ def constraint_of(
     if regex is not None:
         return Constraint(_regex(regex))
     if grammar is not None:
-        loaded = load_grammar(grammar)
-        return Constraint(loaded, language=loaded.language)
+        return Constraint(load_grammar(grammar))
     if choices is not None:
         return _from_choices(choices)
     return Constraint()
