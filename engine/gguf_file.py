@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from structgen.errors import ModelError
-from structgen.grammars.gguf_metadata import _Header
+from structgen.grammars.gguf_metadata import Header
 
 _TOP_NAMES = {
     "token_embd": "model.embed_tokens",
@@ -68,7 +68,7 @@ class GGUFFile:
                 raise ModelError(f"{path} is empty, not a GGUF file")
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         skip = frozenset(f"tokenizer.ggml.{name}" for name in ("tokens", "merges", "scores", "token_type"))
-        header = _Header(self._data, str(path), skip)
+        header = Header(self._data, str(path), skip)
         try:
             self.metadata: dict[str, Any] = dict(header.pairs())
             self._read_directory(header._at)

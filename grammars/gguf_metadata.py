@@ -49,12 +49,12 @@ def read_gguf_metadata(path: str | PathLike[str], *, skip: Iterable[str] = ()) -
             raise ModelError(f"{path} is empty, not a GGUF file") from None
         with view:
             try:
-                return dict(_Header(view, str(path), frozenset(skip)).pairs())
+                return dict(Header(view, str(path), frozenset(skip)).pairs())
             except (struct.error, IndexError) as error:
                 raise ModelError(f"{path} is cut short: its GGUF header ends too early. Fetch it again.") from error
 
 
-class _Header:
+class Header:
     """A cursor over the header."""
 
     def __init__(self, data: mmap.mmap, path: str, skip: frozenset[str]) -> None:
