@@ -27,7 +27,7 @@ from structgen.grammars.encoding import JSON_ANY, JSON_CANONICAL
 from structgen.grammars.expr import seq
 from structgen.grammars.machine import Cell, Machine, Thread
 from structgen.grammars.residual import state
-from structgen.grammars.schema.document import Document, Draft, Place, draft_named
+from structgen.grammars.schema.document import Document, Draft, Place, draft_named, escaped
 from structgen.grammars.schema.expand import check_built, check_circles
 from structgen.grammars.schema.layout import LAYOUTS, Layout
 from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
@@ -105,9 +105,36 @@ def _contents(schema: Any) -> Any:
             raise GrammarError(f"the schema is no JSON: {error.msg}", line=error.lineno, column=error.colno) from None
         except RecursionError:
             raise GrammarTooComplex("the schema is nested too deeply to be read") from None
+        except ValueError as error:  # Python reads no integer of more than some thousand digits
+            raise GrammarError(f"the schema cannot be read: {error}") from None
     if not isinstance(schema, (dict, bool)):
         raise GrammarError(f"a JSON Schema is an object or a boolean, not {type(schema).__name__}", pointer="#")
+    _check_json(schema)
     return schema
+
+
+def _check_json(schema: Any) -> None:
+    """Raise GrammarError for what JSON cannot hold: keys that are no text, values of other types, circles."""
+    stack: list[tuple[Any, str, bool]] = [(schema, "#", False)]
+    above: set[int] = set()
+    while stack:
+        value, pointer, leave = stack.pop()
+        if leave:
+            above.discard(id(value))
+        elif isinstance(value, (dict, list, tuple)):
+            if id(value) in above:
+                raise GrammarError("the schema contains itself; use $ref for recursion", pointer=pointer)
+            above.add(id(value))
+            stack.append((value, pointer, True))
+            if isinstance(value, dict):
+                for key in value:
+                    if not isinstance(key, str):
+                        raise GrammarError(f"the key {key!r} is no text", pointer=pointer)
+                stack += [(part, f"{pointer}/{escaped(key)}", False) for key, part in value.items()]
+            else:
+                stack += [(part, f"{pointer}/{i}", False) for i, part in enumerate(value)]
+        elif value is not None and not isinstance(value, (str, bool, int, float, Decimal)):
+            raise GrammarError(f"{value!r} ({type(value).__name__}) is no JSON value", pointer=pointer)
 
 
 def _survey(document: Document) -> list[Place]:

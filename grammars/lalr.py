@@ -82,6 +82,8 @@ class Tables:
         self._frames: dict[Hashable, LRFrame] = {}
         self._starts: dict[tuple[Scanner, int, frozenset[Outcome], int, Cond], Expr] = {}
         self._endings: dict[Expr, frozenset[Outcome]] = {}
+        # lark stops at the first reduction that leads to the final state; in a circular grammar others would follow.
+        self.states[self.final].reduces.pop(END, None)
         self.endless = _drop_loops(self.states)
         for row in self.states:
             groups: dict[tuple[int, str], int] = {}

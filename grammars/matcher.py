@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from structgen.errors import GrammarError, GrammarTooComplex, UnsupportedGrammar
+from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
 from structgen.grammars import machine as m
 from structgen.grammars import walk
 from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
@@ -108,6 +108,8 @@ class CompiledGrammar:
         self._machine: Machine = grammar.machine
         with LOCK:
             self.initial = self._intern(m.start(self._machine, Cell(Bottom(), None)))
+        if not self.initial.threads:
+            raise UnsatisfiableGrammar(f"no text satisfies the {grammar.source or 'grammar'}")
         self.finished = Config(())
         self.finished.row = self._tables.eos_row
         self.finished.can_end = True

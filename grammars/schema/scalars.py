@@ -11,7 +11,7 @@ from typing import Any
 from structgen.errors import GrammarError, GrammarTooComplex, UnsupportedGrammar
 from structgen.grammars import formats, numbers, regex
 from structgen.grammars.charset import ANY
-from structgen.grammars.encoding import Encoding
+from structgen.grammars.encoding import UTF8, Encoding
 from structgen.grammars.expr import NEVER, Expr, alt, both, literal, neg, rep, seq
 from structgen.grammars.residual import state
 from structgen.grammars.schema.keywords import FRACTION, INTEGER, NUMBER, Bound, Rules, tighter
@@ -168,16 +168,15 @@ def _is_json(text: str) -> bool:
 def literals(values: Iterable[Any], encoding: Encoding) -> Expr:
     """Any of the scalar values."""
     texts: dict[str, int] = {}
-    parts = []
+    plain: dict[str, int] = {}
     for value in values:
         if isinstance(value, str):
             if not any(0xD800 <= ord(char) <= 0xDFFF for char in value):
                 texts[value] = 0
         else:
-            parts += [literal(text) for text in literal_text(value)]
-    if texts:
-        parts.append(seq(QUOTE, encoding.words(texts, b'"')))
-    return alt(*parts)
+            plain.update((text.decode(), 0) for text in literal_text(value))
+    strings = seq(QUOTE, encoding.words(texts, b'"')) if texts else NEVER
+    return alt(UTF8.words(plain), strings)
 
 
 def check_pattern(pattern: str, pointer: str) -> None:

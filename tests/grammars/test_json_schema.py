@@ -523,3 +523,25 @@ def test_depth() -> None:
         machine(schema)
     with pytest.raises(GrammarTooComplex):
         machine('{"items":' * 60_000 + "true" + "}" * 60_000)
+
+
+def test_what_json_cannot_hold_is_refused() -> None:
+    circle: dict[str, object] = {"type": "array"}
+    circle["items"] = circle
+    ring: list[object] = []
+    ring.append(ring)
+    for schema, message in (
+        (circle, r"#/items: the schema contains itself"),
+        ({"const": ring}, r"#/const/0: the schema contains itself"),
+        ({"properties": {1: {}}}, r"#/properties: the key 1 is no text"),
+        ({"enum": ["a", b"b"]}, r"#/enum/1: b'b' \(bytes\) is no JSON value"),
+        ('{"maximum": 1' + "0" * 5000 + "}", r"cannot be read"),
+    ):
+        with pytest.raises(GrammarError, match=message):
+            machine(schema)  # type: ignore[arg-type]
+
+
+def test_large_enum_of_numbers() -> None:
+    made, _ = machine({"enum": [*range(10_000), 0.5, None, "7x"]})
+    for text, legal in (("7", True), ("9999", True), ("10000", False), ("0.5", True), ("null", True), ('"7x"', True)):
+        assert reference_matches(made, text) == legal, text

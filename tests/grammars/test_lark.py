@@ -98,6 +98,22 @@ def test_reductions_without_end_are_refused() -> None:
         assert not reference_matches(machine, sample)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'start: b | "a"\nb: start',
+        'start: start | "a"',
+        'start: b "c"\nb: b | "a"',
+        'start: b "c"\nb: c | "a"\nc: b',
+    ],
+)
+def test_circular_rules(text: str) -> None:
+    """A rule that derives itself: lark stops at the first reduction that reaches the start."""
+    parser, machine = quiet_lark(text), lark_grammar.machine(text)
+    for sample in ("", "a", "aa", "ac", "acc", "x", "yx", "yyx", "xy", "c"):
+        assert reference_matches(machine, sample) == accepts(parser, sample), sample
+
+
 def test_machines_are_kept() -> None:
     text = 'start: "kept"'
     assert lark_grammar.machine(text) is lark_grammar.machine(text)
