@@ -163,10 +163,11 @@ class LLM:
         Raises:
             StructgenError: the one prompt given (not in a list) failed. In a list, a failed request has its
                 ``.error`` and ``finish_reason`` "error" in its result, and the others are served.
-            RequestError: params or grammar are lists of another length than prompts.
+            RequestError: params is no SamplingParams (or list of them), or params or grammar are lists of another
+                length than prompts.
         """
         given = _as_list(prompts)
-        every_params = _one_each("params", params or SamplingParams(), len(given))
+        every_params = _one_each("params", _params_of(params), len(given))
         every_grammar = _one_each("grammar", grammar, len(given))
         results: list[RequestOutput | Group] = []
         for prompt, own_params, own_grammar in zip(given, every_params, every_grammar, strict=True):
@@ -202,7 +203,7 @@ class LLM:
         """
         events: deque[StreamEvent] = deque()
         group = self._front.prepare(
-            prompt, params or SamplingParams(), _grammar_of(grammar, schema), on_event=events.append
+            prompt, _params_of(params), _grammar_of(grammar, schema), on_event=events.append
         )
         return self._events(group, events)
 
@@ -342,7 +343,7 @@ class AsyncLLM:
     ) -> list[RequestOutput]:
         """As `LLM.generate`."""
         given = _as_list(prompts)
-        every_params = _one_each("params", params or SamplingParams(), len(given))
+        every_params = _one_each("params", _params_of(params), len(given))
         every_grammar = _one_each("grammar", grammar, len(given))
         jobs = [
             self._complete(prompt, own_params, own_grammar)
@@ -379,7 +380,7 @@ class AsyncLLM:
         events: asyncio.Queue[StreamEvent] = asyncio.Queue()
         put = _in_loop(events.put_nowait)
         group = self._front.prepare(
-            prompt, params or SamplingParams(), _grammar_of(grammar, schema), on_event=put
+            prompt, _params_of(params), _grammar_of(grammar, schema), on_event=put
         )
         self._tell(self._front.submit, group)
         unfinished = len(group.requests)
@@ -466,6 +467,16 @@ def _one_each(name: str, given: T | Sequence[T], count: int) -> list[T]:
     if len(given) != count:
         raise RequestError(f"{name} is a list of {len(given)} for {count} prompts; allowed: one for all, or one each")
     return list(given)
+
+
+def _params_of(given: Any) -> Any:
+    """What is given as params, or the default. Raises RequestError for what is neither SamplingParams nor a list."""
+    if given is None:
+        return SamplingParams()
+    for params in given if isinstance(given, (list, tuple)) else [given]:
+        if not isinstance(params, SamplingParams):
+            raise RequestError(f"params is {params!r}; allowed: SamplingParams(...), or a list with one a prompt")
+    return given
 
 
 def _grammar_of(grammar: Any, schema: Any) -> Any:

@@ -1,5 +1,7 @@
 """The grammar half inside plain transformers: its model, its generate, our LogitsProcessor."""
 
+from importlib.util import find_spec
+
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -7,6 +9,8 @@ import structgen as sg
 from structgen.engine.resolve import resolve_model
 from structgen.integrations.transformers import GrammarLogitsProcessor
 
+if find_spec("accelerate") is None:
+    raise SystemExit("transformers needs accelerate to read a GGUF file: pip install accelerate")
 file = resolve_model("smollm2")  # any checkpoint that transformers loads will do
 tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
 model = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from structgen.errors import UnsupportedGrammar
+from structgen.errors import GrammarError, UnsupportedGrammar
 from structgen.grammars import machine as m
 from structgen.grammars.machine import Machine, Thread
 from structgen.grammars.residual import LOCK
@@ -93,13 +93,12 @@ class Grammar:
         cls, text: str | os.PathLike[str], start: str = "start", parser: str = "lalr", **options: Any
     ) -> Grammar:
         """Texts that ``lark.Lark(text, start=start, parser=parser).parse`` accepts. ``text`` is grammar text, or a
-        path object of a file."""
+        path object of a file. Raises GrammarError for a file that cannot be read, and for a bad grammar."""
         from structgen.grammars import lark_grammar
 
         if isinstance(text, os.PathLike):
-            path = os.fspath(text)
-            with open(path, encoding="utf-8") as file:
-                text, options = file.read(), {"source": path, **options}
+            path = os.fsdecode(text)
+            text, options = _read(path), {"source": path, **options}
         machine = lark_grammar.machine(text, start=start, parser=parser, **options)
         header = re.match(r"//[ \t]*([^:\n]{1,40}):", text) if isinstance(text, str) else None
         return cls(machine, source="Lark grammar", language=header[1].strip() if header else None)
@@ -164,3 +163,18 @@ class Grammar:
 
     def __repr__(self) -> str:
         return f"Grammar({self.source})"
+
+
+def _read(path: str) -> str:
+    """The UTF-8 text of a grammar file. Raises GrammarError, with the file's name, where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise GrammarError(
+            f"the grammar file {path!r} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
+    except OSError as error:
+        raise GrammarError(f"the grammar file {path!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a NUL in the name
+        raise GrammarError(f"{path!r} cannot be the name of a grammar file: {error}") from error

@@ -6,7 +6,9 @@ import argparse
 import difflib
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import IO, NoReturn
+
+from structgen.console import emit, say
 
 COMMANDS = {
     "check": "validate a grammar or schema, and say where texts leave it",
@@ -59,8 +61,14 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unknown option {name}; {hint}")
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message}", file=sys.stderr)
+        say(message, self.prog)
         sys.exit(2)
+
+    def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        if file is None:
+            emit(self.format_help())
+        else:
+            super().print_help(file)
 
 
 def generation_parser() -> Parser:
@@ -157,7 +165,7 @@ def bench_parser() -> Parser:
 
 def _model(group: argparse._ActionsContainer) -> None:
     group.add_argument("--model", default="smollm2", metavar="M", help="folder, GGUF file, hub id or smollm2 (default)")
-    group.add_argument("--dtype", default="auto", metavar="D", help="auto, float32, bfloat16 or float16")
+    group.add_argument("--dtype", default="auto", metavar="D", help="auto, float32 or bfloat16")
     group.add_argument("--device", default="auto", metavar="D", help="auto, cpu or cuda")
     group.add_argument("--max-model-len", type=int, metavar="N", help="context length (default: the model's)")
 
