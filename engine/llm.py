@@ -202,9 +202,7 @@ class LLM:
             StructgenError: the request failed.
         """
         events: deque[StreamEvent] = deque()
-        group = self._front.prepare(
-            prompt, _params_of(params), _grammar_of(grammar, schema), on_event=events.append
-        )
+        group = self._front.prepare(prompt, _params_of(params), _grammar_of(grammar, schema), on_event=events.append)
         return self._events(group, events)
 
     def chat(
@@ -379,9 +377,7 @@ class AsyncLLM:
         """As `LLM.stream`."""
         events: asyncio.Queue[StreamEvent] = asyncio.Queue()
         put = _in_loop(events.put_nowait)
-        group = self._front.prepare(
-            prompt, _params_of(params), _grammar_of(grammar, schema), on_event=put
-        )
+        group = self._front.prepare(prompt, _params_of(params), _grammar_of(grammar, schema), on_event=put)
         self._tell(self._front.submit, group)
         unfinished = len(group.requests)
         try:
@@ -408,9 +404,7 @@ class AsyncLLM:
         """As `LLM.chat`."""
         prompts = self.llm._chat_prompts(messages, tools, tool_choice)
         single = bool(messages) and isinstance(messages[0], Mapping)
-        return await self.generate(
-            prompts[0] if single else prompts, params, grammar=_grammar_of(grammar, schema)
-        )
+        return await self.generate(prompts[0] if single else prompts, params, grammar=_grammar_of(grammar, schema))
 
     def shutdown(self) -> None:
         """Abort what is in flight and end the engine and its thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -29,7 +30,7 @@ def generate(
     regex: Any = None,
     grammar: Any = None,
     choices: Iterable[str] | None = None,
-    model: str | LLM = DEFAULT_MODEL,
+    model: str | os.PathLike[str] | LLM = DEFAULT_MODEL,
     max_tokens: int | None = DEFAULT_MAX_TOKENS,
     temperature: float = 0.0,
     seed: int | None = None,
@@ -81,14 +82,16 @@ def generate(
         raise RequestError("tools is not built yet; describe one call as a schema, or leave tools out")
     sampling, engine = split_options(options)
     prompts = _prompts(prompt)
+    if system is not None and not isinstance(system, str):
+        raise RequestError(f"system is {type(system).__name__}; allowed: a text or None")
+    if system is not None and not chat:
+        raise RequestError("system has no place without the chat template (chat=False); put it into the prompt")
     params = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed, **sampling)
     constraint = constraint_of(schema=schema, regex=regex, grammar=grammar, choices=choices)
     llm = engine_for(model, engine)
     shown = constraint if show_schema else Constraint()
     if chat:
         asked: list[str | list[int]] = [chat_prompt(llm, text, system=system, shown=shown) for text in prompts]
-    elif system is not None:
-        raise RequestError("system has no place without the chat template (chat=False); put it into the prompt")
     else:
         asked = list(prompts)
     outputs = llm.generate(asked, params, grammar=constraint.grammar)
@@ -189,15 +192,26 @@ _ENGINES: dict[tuple[object, ...], LLM] = {}
 _ENGINES_LOCK = threading.Lock()
 
 
-def engine_for(model: str | LLM, options: dict[str, Any] | None = None) -> LLM:
-    """The engine of a model and options: made at the first call, the same object after that."""
+def engine_for(model: str | os.PathLike[str] | LLM, options: dict[str, Any] | None = None) -> LLM:
+    """The engine of a model and options: made at the first call, the same object after that.
+
+    Raises:
+        RequestError: model is something else, or an LLM together with options.
+        ModelError: the model cannot be loaded.
+    """
+    from structgen.engine.llm import LLM
+
     options = options or {}
-    if not isinstance(model, str):
+    if isinstance(model, LLM):
         if options:
             raise RequestError(f"{', '.join(sorted(options))}: the LLM given as model has its options already")
         return model
-    from structgen.engine.llm import LLM
-
+    if isinstance(model, os.PathLike):
+        model = os.fspath(model)
+    if not isinstance(model, str):
+        raise RequestError(
+            f"model is {type(model).__name__}; allowed: a folder, a GGUF file, a hub id, 'smollm2', or an LLM"
+        )
     key = (model, *((name, repr(value)) for name, value in sorted(options.items())))
     with _ENGINES_LOCK:
         if key not in _ENGINES:

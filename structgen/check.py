@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from structgen.console import emit
 from structgen.errors import GrammarError
 
 if TYPE_CHECKING:
@@ -113,14 +114,14 @@ def run(args: argparse.Namespace) -> int:
     name, grammar, texts = _subject(args)
     verdicts = [judge(grammar, text) for text in texts]
     if args.json:
-        print(json.dumps(_object(name, grammar, verdicts), ensure_ascii=False))
+        emit(json.dumps(_object(name, grammar, verdicts), ensure_ascii=False) + "\n")
     else:
-        print(f"{name}: ok")
+        emit(f"{name}: ok\n")
         report = _report_lines(grammar.report)
         if report:
-            print("\n".join(report))
+            emit("\n".join(report) + "\n")
         for verdict in verdicts:
-            print(verdict.describe())
+            emit(verdict.describe() + "\n")
     return 0 if all(verdict.accepted for verdict in verdicts) else 1
 
 
@@ -143,11 +144,12 @@ def _subject(args: argparse.Namespace) -> tuple[str, Grammar, list[str]]:
 
 
 def _texts(given: list[str], lines: bool) -> list[str]:
-    from structgen.cli import read_stdin
+    from structgen.cli import check_text, read_stdin
 
     texts: list[str] = []
     for text in [*given, *(["-"] if lines and "-" not in given else [])]:
         if text != "-":
+            check_text("TEXT", text)
             texts.append(text)
         elif lines:
             texts += [line for line in read_stdin().split("\n") if line]

@@ -6,16 +6,19 @@ Results go to standard output, everything else to standard error. Exit codes: 0 
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+try:
+    import json
+    import os
+    import sys
+    from collections.abc import Sequence
+    from contextlib import suppress
+    from typing import TYPE_CHECKING, Any
 
-from structgen import arguments
-from structgen.console import debugging, say, working
-from structgen.errors import GrammarError, ModelError, RequestError, StructgenError
+    from structgen import arguments
+    from structgen.console import OutputError, debugging, emit, forget, open_streams, say, working
+    from structgen.errors import GrammarError, ModelError, RequestError, StructgenError
+except KeyboardInterrupt:  # Ctrl-C in the first moments: no traceback of half an import
+    raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     import argparse
@@ -37,16 +40,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--debug" in words:
         os.environ["STRUCTGEN_DEBUG"] = "1"
     try:
-        code = _dispatch(words)
-        sys.stdout.flush()
+        if not open_streams():
+            raise OutputError("standard output is closed; there is no place for the result")
+        try:
+            code = _dispatch(words)
+        except SystemExit as done:  # argparse: --help, or a usage error that is already on standard error
+            code = done.code if isinstance(done.code, int) else USAGE
+        emit("", flush=True)
         return code
-    except SystemExit as done:  # argparse: --help, or a usage error that is already on standard error
-        return done.code if isinstance(done.code, int) else USAGE
     except KeyboardInterrupt:
-        say("interrupted")
-        return INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
-        _forget_stdout()
+        forget(sys.stdout)
         say("standard output was closed; stopped")
         return FAILED
     except (UsageError, GrammarError, ModelError) as error:
@@ -54,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StructgenError as error:
         return _failed(error, FAILED)
     except Exception as error:
+        if _comes_from_interrupt(error):
+            return _interrupted()
         if debugging():
             raise
         say(f"unexpected error: {type(error).__name__}: {str(error)[:500]}")
@@ -68,11 +75,19 @@ def _failed(error: StructgenError, code: int) -> int:
     return code
 
 
-def _forget_stdout() -> None:
-    """Points standard output at nothing, so that the interpreter's last flush does not complain."""
-    with suppress(OSError, ValueError):
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())
+def _interrupted() -> int:
+    say("interrupted")
+    return INTERRUPTED
+
+
+def _comes_from_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C is behind an error: an extension that is interrupted while it loads raises ImportError."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, KeyboardInterrupt):
+            return True
+        link = link.__cause__ or link.__context__
+    return False
 
 
 def _dispatch(words: list[str]) -> int:
@@ -101,8 +116,9 @@ def _generate(args: argparse.Namespace, parser: arguments.Parser) -> int:
     if args.version:
         from structgen import __version__
 
-        print(f"structgen {__version__}")
+        emit(f"structgen {__version__}\n")
         return DONE
+    _check_usage(args)
     prompt = _prompt(args, parser)
     constraint = _constraint(args)
     params = _params(args)
@@ -115,9 +131,33 @@ def _generate(args: argparse.Namespace, parser: arguments.Parser) -> int:
     return _stream(llm, asked, params, constraint)
 
 
+def _check_usage(args: argparse.Namespace) -> None:
+    """Refuses what can be refused before anything is read or loaded."""
+    if args.raw and args.system is not None:
+        raise UsageError("--system has no place with --raw; put it into the prompt")
+    if args.grammar is None and (args.start != "start" or args.parser != "lalr"):
+        raise UsageError("--start and --parser belong to --grammar")
+    named = {"the prompt": args.prompt, "--system": args.system, "--regex": args.regex, "--choices": args.choices}
+    for name, text in [*named.items(), *(("--stop", stop) for stop in args.stop or ())]:
+        if text is not None:
+            check_text(name, text)
+    if args.choices is not None and not all(args.choices.split(",")):
+        raise UsageError(f"--choices {args.choices!r} has an empty choice; give texts between the commas: yes,no")
+
+
+def check_text(name: str, text: str) -> None:
+    """Refuses a word of the command line that is not UTF-8 (the bytes that are not arrive as lone surrogates)."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text: byte {os.fsencode(text[error.start])!r}") from error
+
+
 def _prompt(args: argparse.Namespace, parser: arguments.Parser) -> str:
     if args.prompt is not None and args.prompt != "-":
         prompt = str(args.prompt)
+    elif sys.stdin is None:
+        parser.error('standard input is closed; give a prompt: structgen "PROMPT"')
     elif args.prompt is None and sys.stdin.isatty():
         parser.error('no prompt: structgen "PROMPT", or give it on standard input; structgen --help shows more')
     else:
@@ -129,17 +169,19 @@ def _prompt(args: argparse.Namespace, parser: arguments.Parser) -> str:
 
 def read_stdin() -> str:
     """All of standard input as UTF-8 text."""
+    if sys.stdin is None:
+        raise UsageError("standard input is closed; there is no text to read")
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"standard input is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror or error}") from error
 
 
 def _constraint(args: argparse.Namespace) -> Constraint:
     from structgen.constraint import Constraint, constraint_of, grammar_file, schema_file
 
-    if args.grammar is None and (args.start != "start" or args.parser != "lalr"):
-        raise UsageError("--start and --parser belong to --grammar")
     if args.grammar is not None:
         return Constraint(grammar_file(args.grammar, start=args.start, parser=args.parser))
     schema = schema_file(args.schema) if args.schema is not None else None
@@ -181,8 +223,6 @@ def _asked(llm: LLM, prompt: str, constraint: Constraint, args: argparse.Namespa
     from structgen.constraint import Constraint
 
     if args.raw:
-        if args.system is not None:
-            raise UsageError("--system has no place with --raw; put it into the prompt")
         return prompt
     shown = Constraint() if args.no_show_schema else constraint
     return chat_prompt(llm, prompt, system=args.system, shown=shown)
@@ -193,15 +233,13 @@ def _stream(llm: LLM, asked: str | list[int], params: Any, constraint: Constrain
     text = ""
     try:
         for event in llm.stream(asked, params, grammar=constraint.grammar):
-            sys.stdout.write(event.delta)
-            sys.stdout.flush()
+            emit(event.delta, flush=True)
             text = event.text
             last = event.output or last
     finally:
         if text and not text.endswith("\n"):
-            with suppress(BrokenPipeError):
-                sys.stdout.write("\n")
-                sys.stdout.flush()
+            with suppress(BrokenPipeError, OutputError):
+                emit("\n", flush=True)
     return FAILED if last is None else _judge(last, constraint)
 
 
@@ -227,10 +265,10 @@ def _print_outputs(request: RequestOutput, constraint: Constraint, args: argpars
         first = {"model": args.model, **described[0], "prompt_tokens": len(request.prompt_token_ids)}
         if len(described) > 1:
             first["outputs"] = described
-        print(json.dumps(first, ensure_ascii=False))
+        emit(json.dumps(first, ensure_ascii=False) + "\n")
     else:
         for output in request.outputs:
-            print(output.text)
+            emit(output.text + "\n")
     return max(_judge(output, constraint) for output in request.outputs)
 
 
@@ -277,5 +315,5 @@ def _warmup(args: argparse.Namespace) -> int:
     with working("first tokens", quiet=args.quiet):
         llm.generate(["Hello", "Hello again"], SamplingParams(max_tokens=8, temperature=0.0), grammar=[grammar, None])
     done = time.perf_counter()
-    print(f"{args.model}: loaded in {loaded - start:.1f} s, first tokens in {done - loaded:.1f} s; ready")
+    emit(f"{args.model}: loaded in {loaded - start:.1f} s, first tokens in {done - loaded:.1f} s; ready\n")
     return DONE

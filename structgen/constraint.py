@@ -129,10 +129,10 @@ def load_grammar(source: Any, *, start: str = "start", parser: str = "lalr") -> 
 
 
 def grammar_file(name: str, *, start: str = "start", parser: str = "lalr") -> Grammar:
-    """The Grammar in a file, else the library's of that name.
+    """The Grammar in a file (or pipe), else the library's of that name.
 
     Raises:
-        GrammarError: there is neither; the message lists the library.
+        GrammarError: there is neither, and the message lists the library; or it cannot be read.
         UnsupportedGrammar: the file is of a kind that is not built.
     """
     from structgen.grammars import library
@@ -149,6 +149,8 @@ def grammar_file(name: str, *, start: str = "start", parser: str = "lalr") -> Gr
     known = [f"{stem}.lark" for stem in library.names()]
     if name in known or f"{name}.lark" in known:
         return Grammar.from_lark(library.find(name), start=start, parser=parser)
+    if _is_folder(name):
+        raise GrammarError(f"{name!r} is a folder, not a grammar file")
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]}?" if near else ""
     raise GrammarError(
@@ -158,27 +160,48 @@ def grammar_file(name: str, *, start: str = "start", parser: str = "lalr") -> Gr
 
 
 def _is_file(name: str) -> bool:
-    """Whether ``name`` is a file; False for what cannot be a name (too long, a NUL in it)."""
+    """Whether ``name`` can be read as a file: there, and no folder. Pipes and devices (``<(...)``, ``/dev/stdin``) can.
+    False for what cannot be a name (too long, a NUL in it)."""
     try:
-        return Path(name).is_file()
+        return Path(name).exists() and not Path(name).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
     except (OSError, ValueError):
         return False
 
 
 def schema_file(name: str) -> Any:
-    """The JSON Schema in a file, or in the text itself when it begins with ``{``.
+    """The JSON Schema in a file, or in the text itself when it begins with ``{``, or is JSON and no file's name.
 
     Raises:
-        GrammarError: no such file, or no JSON; the message names the line and column.
+        GrammarError: no such file, no JSON, or no schema; the message names the line and column.
     """
-    text, where = (name, "the schema text") if name.lstrip().startswith("{") else (read_text(name, "schema"), name)
+    if name.lstrip().startswith("{") or (not _is_file(name) and _is_json(name)):
+        text, where = name, "the schema text"
+    else:
+        text, where = read_text(name, "schema"), name
     try:
         schema = json.loads(text)
+    except RecursionError as error:
+        raise GrammarError(f"{where} is nested too deeply") from error
     except json.JSONDecodeError as error:
         raise GrammarError(f"{where} is not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
     if not isinstance(schema, (dict, bool)):
-        raise GrammarError(f"{where} holds {type(schema).__name__}; a JSON Schema is an object (or true or false)")
+        raise GrammarError(f"{where} holds {type(schema).__name__}; a JSON Schema is an object or a boolean")
     return schema
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def read_text(name: str, what: str) -> str:
@@ -193,3 +216,5 @@ def read_text(name: str, what: str) -> str:
         raise GrammarError(f"{name!r} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except OSError as error:
         raise GrammarError(f"{name!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a NUL in the name
+        raise GrammarError(f"{name!r} cannot be the name of a {what} file: {error}") from error
