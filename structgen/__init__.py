@@ -11,11 +11,13 @@ True
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # type checkers read it as true; importing typing would be most of this module's time
 if TYPE_CHECKING:
+    from typing import Any
+
     from structgen.api import generate
     from structgen.engine.config import SamplingParams
     from structgen.engine.llm import LLM, AsyncLLM

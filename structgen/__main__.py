@@ -2,7 +2,10 @@
 
 import sys
 
-from structgen.cli import main
+try:
+    from structgen.cli import main
+except KeyboardInterrupt:  # Ctrl-C in the first moments
+    raise SystemExit(130) from None
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,13 +15,14 @@ try:
     from typing import TYPE_CHECKING, Any
 
     from structgen import arguments
-    from structgen.console import OutputError, debugging, emit, forget, open_streams, say, working
+    from structgen.console import OutputError, debugging, emit, forget, noticing_interrupts, open_streams, say, working
     from structgen.errors import GrammarError, ModelError, RequestError, StructgenError
 except KeyboardInterrupt:  # Ctrl-C in the first moments: no traceback of half an import
     raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     import argparse
+    from threading import Event
 
     from structgen.constraint import Constraint
     from structgen.engine.llm import LLM
@@ -39,6 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if "--debug" in words:
         os.environ["STRUCTGEN_DEBUG"] = "1"
+    with noticing_interrupts() as interrupt:
+        return _guarded(words, interrupt)
+
+
+def _guarded(words: list[str], interrupt: Event) -> int:
+    """The exit code of a command line; says what went wrong, in a line or two."""
     try:
         if not open_streams():
             raise OutputError("standard output is closed; there is no place for the result")
@@ -59,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StructgenError as error:
         return _failed(error, FAILED)
     except Exception as error:
-        if _comes_from_interrupt(error):
+        if interrupt.is_set():
             return _interrupted()
         if debugging():
             raise
@@ -78,16 +85,6 @@ def _failed(error: StructgenError, code: int) -> int:
 def _interrupted() -> int:
     say("interrupted")
     return INTERRUPTED
-
-
-def _comes_from_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C is behind an error: an extension that is interrupted while it loads raises ImportError."""
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, KeyboardInterrupt):
-            return True
-        link = link.__cause__ or link.__context__
-    return False
 
 
 def _dispatch(words: list[str]) -> int:

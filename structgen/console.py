@@ -7,11 +7,13 @@ dropped, since the result matters more.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import TextIO
 
 from structgen.errors import StructgenError
@@ -73,6 +75,27 @@ def say(message: str, program: str = "structgen") -> None:
         print(f"{program}: {message}", file=sys.stderr, flush=True)
     except (OSError, ValueError):
         forget(sys.stderr)
+
+
+@contextmanager
+def noticing_interrupts() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets, besides its KeyboardInterrupt: a C extension that is interrupted while it loads makes
+    an ImportError of that one. A handler that somebody else has put there stays."""
+    noticed = threading.Event()
+
+    def notice(number: int, frame: FrameType | None) -> None:
+        noticed.set()
+        signal.default_int_handler(number, frame)
+
+    ours = threading.current_thread() is threading.main_thread()
+    ours = ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, notice)
+    try:
+        yield noticed
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
