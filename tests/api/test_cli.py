@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from structgen.cli import main
+from structgen.console import say, working
 
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1"}
 
@@ -72,9 +74,20 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "masks", "--vs", "transformers"], "belongs to throughput"),
         (["check"], "nothing to check"),
         (["check", "--lies", "sql.lark"], "did you mean --lines?"),
+        (["--choices", "", "hi"], "has an empty choice"),
+        (["--choices", ",", "hi"], "has an empty choice"),
+        (["--choices", "yes,", "hi"], "has an empty choice"),
+        (["--raw", "--system", "x", "hi"], "--system has no place with --raw"),
+        (["a\udcff"], "the prompt is not UTF-8 text: byte b'\\xff'"),
+        (["--system", "a\udcff", "hi"], "--system is not UTF-8"),
+        (["--stop", "a\udcff", "hi"], "--stop is not UTF-8"),
+        (["check", "--regex", "a", "a\udcff"], "TEXT is not UTF-8"),
     ],
 )
-def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+def test_wrong_usage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.setattr("structgen.api.engine_for", lambda *_: pytest.fail("the model is loaded"))
     code, out, err = run(capsys, *words)
     assert code == 2
     assert said in err
@@ -89,6 +102,11 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], said:
         (["--schema", "{}/list.json", "hi"], "holds list; a JSON Schema is an object"),
         (["--schema", "{}/bytes.json", "hi"], "is not UTF-8 text"),
         (["--schema", "{}", "hi"], "is a folder"),
+        (["--schema", "[1]", "hi"], "the schema text holds list; a JSON Schema is an object or a boolean"),
+        (["--schema", "5", "hi"], "the schema text holds int; a JSON Schema is an object or a boolean"),
+        (["--grammar", "{}", "hi"], "is a folder, not a grammar file"),
+        (["check", "{}"], "is a folder, not a grammar file"),
+        (["check", "{}/bytes.json"], "is not UTF-8 text"),
         (["--schema", "{}/bad.json", "hi"], "#/properties/a"),
         (["--grammar", "missing.lark", "hi"], "The library has: "),
         (["--grammar", "sqll.lark", "hi"], "Did you mean sql.lark?"),
@@ -146,6 +164,52 @@ def test_check_reads_standard_input() -> None:
     ]  # fmt: skip
 
 
+def shell(line: str, **env: str) -> tuple[int, str, str]:
+    """Runs a line of sh in which ``$S`` is structgen."""
+    words = {**os.environ, "S": f"{sys.executable} -m structgen", **env}
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60, env=words)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX pipes")
+def test_grammars_from_pipes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    line = f"(echo 'start: \"a\"' > {tmp_path}/pipe &) ; $S check {tmp_path}/pipe a"
+    assert shell(line) == (0, f"{tmp_path}/pipe: ok\naccepted  a\n", "")
+    assert shell("""echo 'start: "a"' | $S check /dev/stdin b""")[0] == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", ["check --regex a a", "--version", "--help"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_full_output(words: str, unbuffered: str) -> None:
+    code, _, err = shell(f"$S {words} > /dev/full", PYTHONUNBUFFERED=unbuffered)
+    assert (code, err) == (1, "structgen: cannot write standard output: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_closed_and_full_streams() -> None:
+    code, _, err = shell("$S check --regex a a >&-")
+    assert code == 1
+    assert err == "structgen: standard output is closed; there is no place for the result\n"
+    for closed in ("2>&-", "2>/dev/full"):
+        assert shell(f"$S --zzz {closed}") == (2, "", "")
+        assert shell(f"$S check --regex a a {closed}") == (0, "regex a: ok\naccepted  a\n", "")
+    code, out, err = shell("$S <&-")
+    assert (code, out) == (2, "")
+    assert "give a prompt" in err
+    assert shell("$S check --regex a - <&-")[0] == 2
+
+
+def test_messages_never_stop_a_result(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    say("lost")
+    with working("task", slow_s=0.0):
+        pass
+    assert capsys.readouterr().out == ""
+
+
 def test_help_is_fast() -> None:
     command = [sys.executable, "-m", "structgen", "--help"]
     took = []
@@ -183,6 +247,38 @@ def test_interrupt() -> None:
     assert process.returncode == 130
     assert b"interrupted" in err
     assert b"Traceback" not in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_interrupt_that_an_extension_turns_into_another_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object) -> None:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        raise ImportError("half loaded")
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("structgen.check.judge", load)
+    code, _, err = run(capsys, "check", "--regex", "a", "a")
+    assert (code, err) == (130, "structgen: interrupted\n")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("module", ["structgen.cli", "structgen.__main__"])
+def test_interrupt_while_importing(module: str) -> None:
+    code = (
+        "import sys, builtins\n"
+        "real = builtins.__import__\n"
+        "def stop(name, *rest):\n"
+        "    if name == 'structgen.errors': raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = stop\n"
+        f"import {module}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (130, b"")
 
 
 def test_unexpected_errors_are_short(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

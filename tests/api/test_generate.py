@@ -234,3 +234,43 @@ def test_huge_schemas_stay_short() -> None:
     for _ in range(500):
         deep = {"type": "object", "properties": {"inner": deep, "other": deep}}
     assert len(describe(deep)) < 3100
+
+
+@pytest.mark.parametrize("model", [5, None, b"smollm2", ["smollm2"]])
+def test_model_of_a_wrong_type(model: Any) -> None:
+    with pytest.raises(sg.RequestError, match=r"model is \w+; allowed: a folder, a GGUF file"):
+        sg.generate("a", model=model)
+
+
+def test_model_is_a_path(tiny_folder: Path) -> None:
+    assert engine_for(tiny_folder, {"dtype": "float32"}) is engine_for(str(tiny_folder), {"dtype": "float32"})
+
+
+def test_system_is_refused_before_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("structgen.api.engine_for", lambda *_: pytest.fail("the model is loaded"))
+    with pytest.raises(sg.RequestError, match="system is int; allowed: a text or None"):
+        sg.generate("a", system=5)  # type: ignore[arg-type]
+    with pytest.raises(sg.RequestError, match="system has no place"):
+        sg.generate("a", system="x", chat=False)
+
+
+@pytest.mark.parametrize("params", [{}, 0, "", {"n": 1}, [{}], [sg.SamplingParams(), None]], ids=repr)
+def test_params_of_a_wrong_type(tiny_llm: sg.LLM, params: Any) -> None:
+    prompts = ["a"] * (len(params) if isinstance(params, list) else 1)
+    with pytest.raises(sg.RequestError, match=r"params is .*; allowed: SamplingParams"):
+        tiny_llm.generate(prompts, params)
+    with pytest.raises(sg.RequestError, match=r"params is .*; allowed: SamplingParams"):
+        tiny_llm.stream("a", params)
+
+
+def test_grammar_files_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "binary.lark").write_bytes(b"start: \xff")
+    for path, cause in (
+        (tmp_path / "nope.lark", "No such file"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "binary.lark", "not UTF-8 text: invalid start byte at byte 7"),
+        (Path("a\0b"), "cannot be the name"),
+    ):
+        with pytest.raises(sg.GrammarError, match=cause) as caught:
+            sg.Grammar.from_lark(path)
+        assert repr(str(path)) in str(caught.value)
