@@ -214,7 +214,7 @@ def _free_bytes(device: torch.device) -> int | None:
 def _warm_up(dtype: torch.dtype, device: torch.device) -> None:
     """Compile the kernels, with a word on standard error when that takes more than a second."""
     note = threading.Timer(
-        1.0, lambda: print("structgen: compiling the model kernels, once for this installation (about 10 s) ...", file=sys.stderr)
+        1.0, lambda: print("structgen: compiling the model kernels, once for this installation ...", file=sys.stderr)
     )
     note.daemon = True
     note.start()

@@ -35,7 +35,7 @@ _DEAD = DEAD
 
 
 def _note() -> None:
-    print("structgen: compiling the mask kernels, once for this installation (about 10 s) ...", file=sys.stderr, flush=True)
+    print("structgen: compiling the mask kernels, once for this installation ...", file=sys.stderr, flush=True)
 
 
 _timer = threading.Timer(2.0, _note)
