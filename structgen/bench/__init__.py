@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from structgen.console import emit
+
 if TYPE_CHECKING:
     import argparse
 
@@ -106,5 +108,5 @@ def run(args: argparse.Namespace) -> int:
     else:
         from structgen.bench.throughput import measure
     report = measure(args)
-    print(report.json() if args.json else report.table())
+    emit((report.json() if args.json else report.table()) + "\n")
     return 0
