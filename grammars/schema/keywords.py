@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from structgen.errors import GrammarError
+from structgen.errors import GrammarError, GrammarTooComplex
 from structgen.grammars import formats
 from structgen.grammars.schema.document import Draft, Place, escaped
 
@@ -206,6 +206,9 @@ def exact(value: int | float | Decimal) -> Decimal:
     return value if isinstance(value, Decimal) else Decimal(repr(value))
 
 
+MAX_ENUM_CONTAINERS = 500
+
+
 def _types(r: _Reading, value: Any) -> None:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names:
@@ -223,6 +226,13 @@ def _types(r: _Reading, value: Any) -> None:
 def _enum(r: _Reading, value: Any) -> None:
     if not isinstance(value, list):
         raise r.fail("enum", "an array of values", value)
+    containers = sum(isinstance(each, (dict, list)) for each in value)
+    if containers > MAX_ENUM_CONTAINERS:
+        raise GrammarTooComplex(
+            f"an enum of {containers:,} arrays and objects (limit: {MAX_ENUM_CONTAINERS:,}; scalars have none); "
+            "each of them is a way to read the text, so a step would take seconds",
+            pointer=f"{r.place.pointer}/enum",
+        )
     _values(r, "enum", tuple(value))
 
 

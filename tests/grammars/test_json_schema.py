@@ -545,3 +545,9 @@ def test_large_enum_of_numbers() -> None:
     made, _ = machine({"enum": [*range(10_000), 0.5, None, "7x"]})
     for text, legal in (("7", True), ("9999", True), ("10000", False), ("0.5", True), ("null", True), ('"7x"', True)):
         assert reference_matches(made, text) == legal, text
+
+
+def test_large_enum_of_arrays_is_refused() -> None:
+    machine({"enum": [[i] for i in range(500)]})
+    with pytest.raises(GrammarTooComplex, match=r"#/properties/a/enum: an enum of 501 arrays and objects"):
+        machine({"properties": {"a": {"enum": [*([i] for i in range(501)), 1, "x"]}}})
