@@ -37,11 +37,12 @@ class Bound(NamedTuple):
 
 
 class Contains(NamedTuple):
-    """Between ``lo`` and ``hi`` items (None: any number) satisfy ``place``."""
+    """Between ``lo`` and ``hi`` of the items from index ``start`` on (None: any number) satisfy ``place``."""
 
     place: Place
     lo: int
     hi: int | None
+    start: int = 0
 
 
 class Rules:
