@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from structgen.grammars.expr import EPSILON
-from structgen.grammars.residual import Residual, State, state
+from structgen.grammars.residual import COMPLETE, Complete, Recorded, Residual, State, state
 
 T = TypeVar("T")
 
@@ -166,9 +166,64 @@ def settle(thread: Thread, found: dict[Thread, None]) -> None:
 def ended(thread: Thread) -> Iterator[Thread]:
     """The threads that follow where the residual of ``thread`` ends here; none on the bottom cell."""
     residual, cell = thread
-    if not cell.is_bottom:
-        for outcome in residual.outcomes:
-            yield from cell.follow(outcome, residual.text)
+    if cell.is_bottom:
+        return
+    if isinstance(residual, Recorded):
+        yield from _recorded(residual, cell)
+        return
+    for outcome in residual.outcomes:
+        yield from cell.follow(outcome, residual.text)
+
+
+def _recorded(residual: Recorded, cell: Cell) -> Iterator[Thread]:
+    """``ended`` inside a recorded value: the text goes on with the threads, and gates are asked."""
+    inner = residual.inner
+    for outcome in residual.outcomes:
+        text = inner.text
+        if outcome in residual.wanted:
+            text = residual.text[residual.marks[-1][0] :]
+        for after in cell.follow(outcome, text):
+            yield from _carry(after, residual.text, residual.marks)
+
+
+def _carry(after: Thread, text: bytes, marks: tuple[tuple[int, int], ...]) -> Iterator[Thread]:
+    """``after`` with the recording so far."""
+    residual, cell = after
+    if isinstance(residual, Complete):
+        begin = next(offset for offset, depth in reversed(marks) if depth < cell.depth)
+        gate = cell.frame
+        assert isinstance(gate, Gate)
+        for admitted in live(gate.admit(cell, text[begin:])):
+            yield from _carry(admitted, text, marks)
+        return
+    marks = tuple(mark for mark in marks if mark[1] < cell.depth)
+    if isinstance(residual, Recorded):  # another value inside, or beside, the recorded ones
+        shift = len(text) - len(residual.text)
+        inside = tuple((offset + shift, depth) for offset, depth in residual.marks)
+        yield Thread(Recorded(residual.inner, text, marks + inside, residual.wanted, residual.volatile), cell)
+    elif marks:
+        yield Thread(Recorded(residual, text, marks), cell)
+    else:
+        yield after
+
+
+class Gate:
+    """A frame between a container and its owner below: when the container is complete, the owner decides with its
+    text what follows. Subclasses say how; they compare by content."""
+
+    @property
+    def view(self) -> Hashable:
+        return type(self)
+
+    def follow(self, cell: Cell, outcome: int, text: bytes | None) -> Sequence[Thread]:
+        raise AssertionError("a gate starts no terminal")
+
+    def resume(self, cell: Cell) -> Sequence[Thread]:
+        return (Thread(COMPLETE, cell),)
+
+    def admit(self, cell: Cell, text: bytes) -> Sequence[Thread]:
+        """Threads after the value spelled by ``text`` (blanks around it and all); none if it is refused."""
+        raise NotImplementedError
 
 
 def start(machine: Machine, bottom: Cell | None = None) -> tuple[Thread, ...]:

@@ -20,7 +20,7 @@ from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGramm
 from structgen.grammars import machine as m
 from structgen.grammars import walk
 from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
-from structgen.grammars.residual import LOCK, FreshKey, State
+from structgen.grammars.residual import COMPLETE, LOCK, FreshKey, Recorded, State
 from structgen.grammars.trie import Part, Trie, row_ids
 
 if TYPE_CHECKING:
@@ -235,22 +235,29 @@ class CompiledGrammar:
         parts: dict[Part, None] = {}
         unsure: set[int] = set()
         for residual, above in cell.follow(outcome):
+            if residual is COMPLETE:
+                unsure.update(_all_tokens(trie))  # what follows a recorded value depends on the value
+                continue
             if trie.here is not None:
                 parts[trie.here] = None
             if not trie.deeper:
                 continue
+            wanted: frozenset[int] = frozenset()
+            if isinstance(residual, Recorded):
+                if residual.volatile:
+                    unsure.update(_all_tokens(trie))
+                    continue
+                residual, wanted = residual.inner, residual.wanted
             fresh = isinstance(residual, FreshKey)
             split = residual.inner.split(trie) if isinstance(residual, FreshKey) else residual.split(trie)
             if split.stay is not None:
                 parts[split.stay] = None
             inners: list[Summary] = []
             for end in split.ends:
-                if fresh:
-                    # Whether a key that begins and ends inside one token is new depends on the keys seen, which
+                if fresh or end.outcome in wanted:
+                    # Whether a key or item that begins and ends inside one token is new depends on those seen, which
                     # the view leaves out: leave those few tokens to the exact step.
-                    rest = end.rest
-                    last = rest.end[rest.root]
-                    unsure.update(rest.tokens[rest.start[rest.root] : rest.start[last]].tolist())
+                    unsure.update(_all_tokens(end.rest))
                 else:
                     inners.append(self._summary(end.rest, above, end.outcome))
             if not above.is_bottom:
@@ -259,6 +266,13 @@ class CompiledGrammar:
                 parts.update(dict.fromkeys(inner.parts))
                 unsure |= inner.unsure
         return Summary(tuple(parts), frozenset(unsure))
+
+
+def _all_tokens(trie: Trie) -> list[int]:
+    """The tokens of a suffix trie, that of its root included."""
+    last = trie.end[trie.root]
+    found: list[int] = trie.tokens[trie.start[trie.root] : trie.start[last]].tolist()
+    return found
 
 
 class Matcher:
@@ -380,8 +394,9 @@ def _forced(threads: Sequence[Thread], limit: int) -> bytes:
         while queue:
             thread = queue.pop()
             queue.extend(m.ended(thread))
-            residual = thread.residual
-            inner = residual.inner if isinstance(residual, FreshKey) else residual
+            inner = thread.residual
+            while isinstance(inner, (FreshKey, Recorded)):
+                inner = inner.inner
             assert isinstance(inner, State)
             for byte, mask in inner.expr.classes():
                 if inner.advance(byte) is not None:

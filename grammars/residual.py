@@ -292,3 +292,73 @@ class FreshKey(Residual):
 
     def __repr__(self) -> str:
         return f"FreshKey({self.text!r}, {self.inner!r}, not {sorted(self.taken)!r})"
+
+
+class Recorded(Residual):
+    """A residual inside a value whose text is wanted when it is complete (see ``Gate`` in machine.py).
+
+    Args:
+        inner: the residual itself.
+        text: the bytes read since the recording began.
+        marks: for each value being recorded, outermost first: where in ``text`` it begins, and the depth of the
+            cell that it belongs to. It is complete when the stack is no deeper than that.
+        wanted: outcomes with which the frame wants the text of the innermost value.
+        volatile: which bytes are legal depends on values that views leave out, so that masks of suffixes that begin
+            such a terminal are not decided by ``inner`` alone.
+    """
+
+    __slots__ = ("inner", "live", "marks", "outcomes", "text", "volatile", "wanted")
+    text: bytes
+
+    def __init__(self, inner: Residual, text: bytes, marks: tuple[tuple[int, int], ...],
+                 wanted: frozenset[int] = frozenset(), volatile: bool = False) -> None:
+        self.inner = inner
+        self.text = text
+        self.marks = marks
+        self.wanted = wanted
+        self.volatile = volatile
+        self.outcomes = inner.outcomes
+        self.live = inner.live
+
+    def advance(self, byte: int) -> Recorded | None:
+        inner = self.inner.advance(byte)
+        if inner is None:
+            return None
+        return Recorded(inner, self.text + bytes([byte]), self.marks, self.wanted, self.volatile)
+
+    def split(self, trie: Trie) -> Split:
+        return self.inner.split(trie)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Recorded)
+            and self.inner == other.inner
+            and self.text == other.text
+            and self.marks == other.marks
+            and self.wanted == other.wanted
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.inner, self.text))
+
+    def __repr__(self) -> str:
+        return f"Recorded({self.text!r}, {self.inner!r}, {self.marks})"
+
+
+class Complete(Residual):
+    """Stands where a recorded value has just been completed: what may follow is for its gate to say, which needs
+    the text. It never stays in a configuration."""
+
+    __slots__ = ()
+    outcomes = ()
+    live = True
+    text = None
+
+    def advance(self, byte: int) -> None:
+        raise AssertionError("the gate of a recorded value was not asked")
+
+    def __repr__(self) -> str:
+        return "Complete()"
+
+
+COMPLETE = Complete()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from structgen.grammars.expr import NEVER, Expr
-from structgen.grammars.machine import Bottom, Cell, Machine, Thread
-from structgen.grammars.residual import FreshKey, Residual, State
+from structgen.grammars.machine import Bottom, Cell, Machine, Thread, ended
+from structgen.grammars.residual import FreshKey, Recorded, Residual, State
 
 
 class Reference:
@@ -45,6 +45,9 @@ def _closed(threads: object) -> set[Thread]:
         found.add(thread)
         if thread.cell.is_bottom:
             continue
+        if isinstance(thread.residual, Recorded):
+            queue.extend(ended(thread))
+            continue
         for outcome in thread.residual.outcomes:
             queue.extend(thread.cell.frame.follow(thread.cell, outcome, thread.residual.text))
     return {t for t in found if t.residual.live or t.cell.is_bottom}
@@ -54,6 +57,11 @@ def _derive(residual: Residual, byte: int) -> Residual | None:
     if isinstance(residual, State):
         left: Expr = residual.expr.derive(byte)
         return None if left is NEVER else residual.store.state(left)
+    if isinstance(residual, Recorded):
+        below = _derive(residual.inner, byte)
+        if below is None:
+            return None
+        return Recorded(below, residual.text + bytes([byte]), residual.marks, residual.wanted, residual.volatile)
     assert isinstance(residual, FreshKey)
     inner = _derive(residual.inner, byte)
     if inner is None:
