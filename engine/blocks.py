@@ -94,6 +94,10 @@ class BlockPool:
             found.append(block)
         return found
 
+    def is_private(self, block: BlockId) -> bool:
+        """Whether one block table alone names it and `lookup` does not find it: only then may it be written again."""
+        return self._refs[block] == 1 and block not in self._contents
+
     def num_idle(self, blocks: Iterable[BlockId]) -> int:
         """How many of ``blocks`` are cached and unused, and so count in ``num_available``."""
         return sum(1 for block in blocks if not self._refs[block])
@@ -140,7 +144,11 @@ class BlockPool:
         In reverse, so that the tail of a prefix is evicted before its head: a head without its tail is still of
         use, a tail without its head is not.
         """
-        while table:
+        self.truncate(table, 0)
+
+    def truncate(self, table: list[BlockId], num_blocks: int) -> None:
+        """`release` for the blocks after the first ``num_blocks``."""
+        while len(table) > num_blocks:
             block = table.pop()
             refs = self._refs[block] - 1
             if refs < 0:

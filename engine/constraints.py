@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from structgen.engine.backout import DeadEnd, Exclusions
 from structgen.engine.metrics import now_s
 from structgen.errors import GrammarTooComplex, RequestError, StructgenError
 
@@ -153,7 +154,7 @@ def _compile_jobs(jobs: queue.SimpleQueue[tuple[Any, Future[CompiledGrammar]] | 
 class Constraint:
     """A request's grammar: first being compiled, then a matcher."""
 
-    __slots__ = ("compiled", "deadline", "future", "grammar", "matcher", "timeout_s")
+    __slots__ = ("compiled", "deadline", "exclusions", "future", "grammar", "matcher", "timeout_s")
 
     def __init__(self, grammar: object, future: Future[CompiledGrammar], timeout_s: float) -> None:
         self.grammar = grammar
@@ -162,6 +163,7 @@ class Constraint:
         self.deadline = now_s() + timeout_s
         self.compiled: CompiledGrammar | None = None
         self.matcher: Matcher | None = None
+        self.exclusions = Exclusions()
 
     def is_ready(self) -> bool:
         """Whether there is a matcher; makes one as soon as the grammar is compiled.
@@ -248,7 +250,7 @@ class MaskFiller:
             words = buffer[len(rows)]
             words.fill(0)  # closed until filled
             try:
-                self._fill_row(request, constraint, words)
+                self._fill_row(request, constraint, words, len(request.token_ids))
             except Exception as error:
                 words.fill(0)
                 errors[index] = as_request_error(error, "the grammar failed")
@@ -258,7 +260,17 @@ class MaskFiller:
             request.clock.masks += 1
         return MaskRows(buffer[: len(rows)], tuple(rows), tuple(keys), errors)
 
-    def _fill_row(self, request: Request, constraint: Constraint, words: Words) -> None:
+    def has_choice(self, request: Request, position: int) -> bool:
+        """Whether a token is legal at ``position`` of the request's sequence, where its matcher is."""
+        assert request.constraint is not None
+        words = np.zeros_like(self._buffer[0])
+        try:
+            self._fill_row(request, request.constraint, words, position)
+        except DeadEnd:
+            return False
+        return True
+
+    def _fill_row(self, request: Request, constraint: Constraint, words: Words, position: int) -> None:
         matcher, params = constraint.matcher, request.params
         if matcher is None:
             raise RequestError("the request runs before its grammar was compiled")
@@ -268,30 +280,38 @@ class MaskFiller:
             for token in params.stop_token_ids:
                 if token < self._vocab_size:
                     _set_bit(words, token)
+        _clear(words, constraint.exclusions.at(position))
+        if params.is_greedy or params.seed is None:
+            # What other requests found out would change which token a seed's draw falls on.
+            _clear(words, getattr(matcher, "dead_tokens", frozenset)())
         held_back: tuple[int, ...] = ()
-        if request.num_output < params.min_tokens:
+        if position - request.num_prompt < params.min_tokens:
             held_back = (*self._eos, *(token for token in params.stop_token_ids if token < self._vocab_size))
         elif params.ignore_eos:
             held_back = self._eos
         if held_back:
             _hold_back(words, held_back)
         if not words.any():
-            raise RequestError(
-                f"after {request.num_output} tokens no token of the vocabulary continues the grammar: the "
-                "tokenizer cannot write what the grammar demands next. Allow other characters, or use a model "
-                "whose tokenizer has byte tokens"
-            )
+            if matcher.can_end():
+                raise RequestError(
+                    "the text is complete, and the tokenizer has no end token to say so; give stop_token_ids"
+                )
+            raise DeadEnd("no token of the vocabulary continues the grammar here")
 
 
 def _set_bit(words: Words, token: int) -> None:
     words[token >> 5] |= np.uint32(1 << (token & 31))
 
 
+def _clear(words: Words, tokens: Iterable[int]) -> None:
+    for token in tokens:
+        words[token >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token & 31)))
+
+
 def _hold_back(words: Words, tokens: Sequence[int]) -> None:
     """Clear the bits of ``tokens``, unless nothing else is legal: then the grammar wins."""
     before = [(token >> 5, words[token >> 5]) for token in tokens]
-    for token in tokens:
-        words[token >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token & 31)))
+    _clear(words, tokens)
     if not words.any():
         for word, value in before:
             words[word] = value

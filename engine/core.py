@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from structgen.engine.backout import DeadEnd, back_out
 from structgen.engine.batch import Batch
 from structgen.engine.config import SchedulerConfig
 from structgen.engine.constraints import MaskFiller, MaskRows, as_request_error
@@ -45,12 +46,15 @@ class Update:
         delta: new text.
         token_ids: new tokens.
         finish_reason: set when the request is over.
+        retracted, retracted_tokens: characters of the text shown and tokens that are taken back (before ``delta``).
     """
 
     request: Request
     delta: str = ""
     token_ids: tuple[int, ...] = ()
     finish_reason: FinishReason | None = None
+    retracted: int = 0
+    retracted_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +181,13 @@ class EngineCore:
         updates: list[Update] = []
         stamp = now_s()
         for row, request in enumerate(sampled):
-            if row in samples.errors:
-                updates.append(self._fail(request, samples.errors[row]))
-                continue
+            error = samples.errors.get(row)
             try:
+                if isinstance(error, DeadEnd):
+                    updates.append(self._back_out(request))
+                    continue
+                if error is not None:
+                    raise error
                 updates.append(self._take(request, samples.token_ids[row], samples.logprobs.get(row), stamp))
             except Exception as error:
                 updates.append(self._fail(request, error))
@@ -196,9 +203,9 @@ class EngineCore:
         if logprobs is not None:
             request.logprobs.append(self._decoded(logprobs))
         if ended:
-            delta = self._text(request, token)[0] if params.include_stop_str_in_output else ""
+            delta = self._text(request, token, request.num_output)[0] if params.include_stop_str_in_output else ""
             return self._finish(request, "stop", delta, (token,))
-        delta, stop = self._text(request, token)
+        delta, stop = self._text(request, token, request.num_output)
         if stop is not None:
             request.stop_reason = stop
             return self._finish(request, "stop", delta, (token,))
@@ -224,13 +231,31 @@ class EngineCore:
             request.stop_reason = token
         return is_stop
 
-    def _text(self, request: Request, token: int) -> tuple[str, str | None]:
-        """New text that may be shown, and the stop string it completes."""
+    def _text(self, request: Request, token: int, count: int) -> tuple[str, str | None]:
+        """New text that may be shown after the ``count``-th token, and the stop string it completes."""
         delta = request.decoder.push(token) if request.decoder else ""
         # Text from before min_tokens is not searched.
-        if request.stops is None or request.num_output <= request.params.min_tokens:
+        if request.stops is None or count <= request.params.min_tokens:
             return delta, None
         return request.stops.feed(delta)
+
+    def _back_out(self, request: Request) -> Update:
+        """Leave a dead end of the grammar: tokens, blocks and text go back to where another token is legal."""
+        count = back_out(request, lambda position: self._masks.has_choice(request, position))
+        self.scheduler.retract(request, count)
+        self.metrics.num_backouts += 1
+        self.metrics.num_retracted_tokens += count
+        del request.logprobs[request.num_output :]
+        shown = len(request.text)
+        request.text = self._replayed(request)
+        return Update(request, retracted=shown - len(request.text), retracted_tokens=count)
+
+    def _replayed(self, request: Request) -> str:
+        """The text that was shown after the output's last token; decoder and stop strings are left there."""
+        for reader in (request.decoder, request.stops):
+            if reader is not None:
+                reader.reset()
+        return "".join(self._text(request, token, i)[0] for i, token in enumerate(request.output_token_ids, start=1))
 
     def _is_full(self, request: Request) -> bool:
         limit = request.params.max_tokens

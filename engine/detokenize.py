@@ -30,8 +30,14 @@ class Detokenizer:
     def __init__(self, vocabulary: Vocabulary, *, skip_special_tokens: bool = True, starts_text: bool = False) -> None:
         self._tokens = vocabulary.tokens
         self._names = {} if skip_special_tokens else {i: name for name, i in vocabulary.special.items()}
-        self._drops_space = starts_text and vocabulary.strips_leading_space
+        self._strips = starts_text and vocabulary.strips_leading_space
         self._decoder = _new_decoder("replace")
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the tokens so far."""
+        self._drops_space = self._strips
+        self._decoder.reset()
 
     def push(self, token_id: int) -> str:
         """The new text that ``token_id`` completes; "" while a character is unfinished.

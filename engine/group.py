@@ -69,6 +69,8 @@ class Group:
                     value=None if completion is None else completion.value,
                     index=request.index,
                     output=completion,
+                    retracted=update.retracted,
+                    retracted_tokens=update.retracted_tokens,
                 )
             )
         if completion is not None and self.is_done and self._on_done is not None:

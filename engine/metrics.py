@@ -22,6 +22,9 @@ class RequestMetrics:
         forward_passes: engine steps that computed tokens of this request.
         num_cached_tokens: prompt tokens that the prefix cache, or the request's sibling, had already.
         preemptions: times it gave its blocks back and was computed again.
+        num_backouts: dead ends of the grammar that it backed out of.
+        num_retracted_tokens: tokens taken back for that; they are in none of the other figures but
+            ``forward_passes``, ``masks`` and their times.
     """
 
     queue_s: float | None = None
@@ -33,6 +36,8 @@ class RequestMetrics:
     forward_passes: int = 0
     num_cached_tokens: int = 0
     preemptions: int = 0
+    num_backouts: int = 0
+    num_retracted_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -50,6 +55,8 @@ class RequestClock:
     forward_passes: int = 0
     num_cached_tokens: int | None = None
     preemptions: int = 0
+    num_backouts: int = 0
+    num_retracted_tokens: int = 0
 
     def token(self, stamp: float) -> None:
         """A token came out at ``stamp``."""
@@ -58,6 +65,17 @@ class RequestClock:
         else:
             self.itl_s.append(stamp - self.last_token)
         self.last_token = stamp
+
+    def retract(self, count: int, everything: bool) -> None:
+        """The last ``count`` tokens are taken back, as if they had never come out; ``everything``: none is left."""
+        self.num_backouts += 1
+        self.num_retracted_tokens += count
+        if everything:
+            self.first_token = self.last_token = None
+            self.itl_s.clear()
+        elif count and self.last_token is not None:
+            self.last_token -= sum(self.itl_s[-count:])
+            del self.itl_s[-count:]
 
     def freeze(self) -> RequestMetrics:
         end = self.finished if self.finished is not None else now_s()
@@ -71,6 +89,8 @@ class RequestClock:
             forward_passes=self.forward_passes,
             num_cached_tokens=self.num_cached_tokens or 0,
             preemptions=self.preemptions,
+            num_backouts=self.num_backouts,
+            num_retracted_tokens=self.num_retracted_tokens,
         )
 
 
@@ -79,6 +99,7 @@ class EngineMetrics:
     """Counters of one engine since it started.
 
     ``forward_s`` and ``mask_s`` are parts of ``step_s``; the rest of it is scheduling, sampling and text.
+    ``generated_tokens`` counts tokens that were taken back later, too.
     """
 
     steps: int = 0
@@ -86,6 +107,8 @@ class EngineMetrics:
     generated_tokens: int = 0
     cached_tokens: int = 0
     preemptions: int = 0
+    num_backouts: int = 0
+    num_retracted_tokens: int = 0
     finished_requests: int = 0
     failed_requests: int = 0
     step_s: float = 0.0

@@ -85,6 +85,10 @@ class StreamEvent:
         value: the parsed value, in the last event, when the grammar carries a converter.
         index: which of the ``n`` choices.
         output: the whole choice, in its last event.
+        retracted: characters at the end of the text shown before that are taken back, as the grammar led into a dead
+            end; then ``delta`` follows. Rare, and never with schemas whose viability is decided; ``text`` is right in
+            any case.
+        retracted_tokens: tokens that are taken back with them.
     """
 
     delta: str
@@ -94,6 +98,8 @@ class StreamEvent:
     value: Any = None
     index: int = 0
     output: CompletionOutput | None = None
+    retracted: int = 0
+    retracted_tokens: int = 0
 
     @property
     def partial(self) -> Any:

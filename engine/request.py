@@ -31,6 +31,7 @@ class TextDecoder(Protocol):
     """Token ids to text, a token at a time; never half a character (engine/detokenize.py)."""
 
     def push(self, token_id: int, /) -> str: ...
+    def reset(self) -> None: ...
 
 
 class StopFinder(Protocol):
@@ -38,6 +39,7 @@ class StopFinder(Protocol):
 
     def feed(self, text: str, /) -> tuple[str, str | None]: ...
     def finish(self) -> str: ...
+    def reset(self) -> None: ...
 
 
 class Status(Enum):
@@ -108,6 +110,15 @@ class Request:
     @property
     def is_finished(self) -> bool:
         return self.status is Status.FINISHED
+
+    @property
+    def num_excluded(self) -> int:
+        """How many tokens the request has tried in vain at its present position."""
+        return 0 if self.constraint is None else len(self.constraint.exclusions.at(len(self.token_ids)))
+
+    def forget_hashes(self, block_size: int) -> None:
+        """Drop the hashes of blocks that are no longer full, after tokens were taken back."""
+        del self._hashes[len(self.token_ids) // block_size :]
 
     def hashes(self, num_blocks: int, block_size: int) -> Sequence[BlockHash]:
         """Chained hashes of the first ``num_blocks`` full blocks of the sequence."""

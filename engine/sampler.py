@@ -206,7 +206,8 @@ def _sample_rows(logits: Tensor, best: Tensor, requests: Sequence[Request], rows
         scores.div_(torch.tensor(temperatures, dtype=torch.float32, device=scores.device).unsqueeze(1))
     # A temperature near 0 makes 0 / 0 nowhere: the best score is exactly 0 and stays so.
     _truncate(scores, chosen)
-    draws = [uniform(request.seed, len(request.token_ids)) for request in chosen]
+    # Another draw for another try: the first one lies, by construction, in the share of the token that failed.
+    draws = [uniform(request.seed, len(request.token_ids), request.num_excluded) for request in chosen]
     return _invert(_weights(scores), torch.tensor(draws, dtype=torch.float64, device=scores.device))
 
 

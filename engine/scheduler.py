@@ -227,6 +227,22 @@ class Scheduler:
             self.pool.register(request.block_table[index], hashes[index], tokens)
         request.num_registered = full
 
+    def retract(self, request: Request, count: int) -> None:
+        """Take the last ``count`` tokens of a running request back: from its sequence, its hashes and its blocks.
+
+        The token that is the last one then is computed again, for its logits. A block that others use, or that the
+        prefix cache knows with tokens that are gone, is not written again: its tokens are computed into another.
+        """
+        size = self.pool.block_size
+        del request.token_ids[len(request.token_ids) - count :]
+        request.forget_hashes(size)
+        computed = min(request.num_computed, len(request.token_ids) - 1)
+        if computed % size and not self.pool.is_private(request.block_table[computed // size]):
+            computed -= computed % size
+        self.pool.truncate(request.block_table, self.pool.blocks_for(computed))
+        request.num_computed = computed
+        request.num_registered = min(request.num_registered, computed // size)
+
     def preempt(self, request: Request) -> None:
         """Take a running request's blocks; it is computed again later. Tokens and grammar state stay.
 

@@ -50,6 +50,10 @@ class StopStrings:
         self._held = pending[cut:]
         return pending[:cut], None
 
+    def reset(self) -> None:
+        """Forget the text so far."""
+        self._held, self._node, self._hit = "", 0, None
+
     def finish(self) -> str:
         """What is still held back, when the text ends without a stop string."""
         rest, self._held, self._node = self._held, "", 0

@@ -144,6 +144,9 @@ class FakeDecoder:
     def push(self, token_id: int) -> str:
         return letter(token_id)
 
+    def reset(self) -> None:
+        pass
+
 
 def letter(token_id: int) -> str:
     return chr(97 + token_id % 26)

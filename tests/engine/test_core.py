@@ -62,6 +62,9 @@ class SimpleStops:
         held, self.held = self.held, ""
         return held
 
+    def reset(self) -> None:
+        self.held = ""
+
 
 def test_greedy_equals_the_oracle():
     core = make_core()
