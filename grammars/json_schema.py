@@ -27,6 +27,7 @@ from structgen.grammars.encoding import JSON_ANY, JSON_CANONICAL
 from structgen.grammars.expr import seq
 from structgen.grammars.machine import Cell, Machine, Thread
 from structgen.grammars.residual import state
+from structgen.grammars.schema.arrays import MAX_CONTAINS
 from structgen.grammars.schema.document import Document, Draft, Place, draft_named, escaped
 from structgen.grammars.schema.expand import check_built, check_circles
 from structgen.grammars.schema.layout import LAYOUTS, Layout
@@ -156,8 +157,6 @@ def _survey(document: Document) -> list[Place]:
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/patternProperties")
                 checked.add(pattern)
-        if rules.unique and (rules.max_items is None or rules.max_items > 1):
-            raise UnsupportedGrammar("uniqueItems is not built yet", pointer=f"{place.pointer}/uniqueItems")
         for keyword, unevaluated in (
             ("unevaluatedProperties", rules.unevaluated_properties),
             ("unevaluatedItems", rules.unevaluated_items),
@@ -184,8 +183,7 @@ def _meets_limits(places: list[Place]) -> bool:
     negated = any(rule.negations or rule.one_of or rule.conditions for rule in rules)
     counted = any(rule.min_properties or rule.max_properties is not None for rule in rules)
     return (
-        contains > 1
-        or (negated and (contains > 0 or sum(rule.items is not None for rule in rules) > 1))
+        contains + (sum(rule.items is not None for rule in rules) if negated else 0) > MAX_CONTAINS
         or (counted and any(rule.dependents for rule in rules))
     )
 

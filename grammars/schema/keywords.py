@@ -76,6 +76,7 @@ class Rules:
     max_items: int | None = None
     contains: tuple[Contains, ...] = ()
     unique: bool = False
+    repeated: bool = False
     all_of: tuple[Place, ...] = ()
     any_of: tuple[tuple[tuple[Place, ...], ...], ...] = ()
     one_of: tuple[tuple[Place, ...], ...] = ()
@@ -145,6 +146,7 @@ class Rules:
             or self.max_items is not None
             or self.contains
             or self.unique
+            or self.repeated
         )
 
 

@@ -185,10 +185,12 @@ def _array(rules: Rules, value: list[Any]) -> bool:
         place = rules.prefix[i] if i < len(rules.prefix) else rules.items
         if place is not None and not accepts(place, each):
             return False
-    if rules.unique and len({identity(each) for each in value}) < len(value):
-        return False
+    if rules.unique or rules.repeated:
+        different = len({identity(each) for each in value}) == len(value)
+        if rules.repeated if different else rules.unique:
+            return False
     for contains in rules.contains:
-        n = sum(accepts(contains.place, each) for each in value)
+        n = sum(accepts(contains.place, each) for each in value[contains.start :])
         if n < contains.lo or (contains.hi is not None and n > contains.hi):
             return False
     return True

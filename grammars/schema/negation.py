@@ -134,8 +134,6 @@ def _parts(rules: Rules) -> Iterator[Rules]:
     ):
         if unevaluated is not None and unevaluated.contents is not True:
             raise _unsupported(place, keyword)
-    if rules.unique:
-        raise _unsupported(place, "uniqueItems")
     yield from _array_parts(rules)
 
 
@@ -195,26 +193,30 @@ def _array_parts(rules: Rules) -> Iterator[Rules]:
             made.prefix = (anything,) * i + (negation(each),)
             yield made
     if rules.items is not None and rules.items.contents is not True:
-        if rules.items.contents is not False and rules.prefix:
-            raise _unsupported(place, "items after a prefix")
         made = _some(place, ARRAY)
         if rules.items.contents is False:
             made.min_items = len(rules.prefix) + 1
         else:
-            made.contains = (Contains(negation(rules.items), 1, None),)
+            made.contains = (Contains(negation(rules.items), 1, None, len(rules.prefix)),)
         yield made
     for contains in rules.contains:
         if contains.lo:
             made = _some(place, ARRAY)
             if contains.lo == 1:
+                made.prefix = (anything,) * contains.start
                 made.items = negation(contains.place)
             else:
                 negation(contains.place)  # items beyond the limit need it
-                made.contains = (Contains(contains.place, 0, contains.lo - 1),)
+                made.contains = (Contains(contains.place, 0, contains.lo - 1, contains.start),)
             yield made
         if contains.hi is not None:
             made = _some(place, ARRAY)
-            made.contains = (Contains(contains.place, contains.hi + 1, None),)
+            made.contains = (Contains(contains.place, contains.hi + 1, None, contains.start),)
+            yield made
+    for field, opposite in (("unique", "repeated"), ("repeated", "unique")):
+        if getattr(rules, field):
+            made = _some(place, ARRAY)
+            setattr(made, opposite, True)
             yield made
 
 

@@ -17,7 +17,7 @@ from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import Expr, alt, literal, seq
 from structgen.grammars.machine import Cell, Frame, Thread
 from structgen.grammars.residual import State, state
-from structgen.grammars.schema.arrays import ArrayFrame, ArrayPlan
+from structgen.grammars.schema.arrays import ArrayPlan
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.expand import Conjunction, expand
 from structgen.grammars.schema.keywords import (
@@ -250,7 +250,7 @@ class Node:
                 found += frame.threads(cell.push(frame))
         else:
             for array in self.arrays:
-                frame = ArrayFrame(array, depth=depth)
+                frame = array.opening(depth)
                 found += frame.threads(cell.push(frame))
         return found
 

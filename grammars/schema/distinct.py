@@ -1,0 +1,94 @@
+"""Values that differ: what ``uniqueItems`` needs to know of the items of an array."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from structgen.errors import GrammarTooComplex
+from structgen.grammars.encoding import JSON_CANONICAL, Encoding
+from structgen.grammars.expr import NEVER, Expr, alt, both, literal, optional, rep, seq, switch
+from structgen.grammars.residual import state
+from structgen.grammars.schema import languages
+from structgen.grammars.schema.literals import identity
+from structgen.grammars import numbers
+from structgen.grammars.schema.scalars import QUOTE
+
+_DIGIT = switch([(0x30, 0x39, alt(literal(b"")))])
+_NONZERO = switch([(0x31, 0x39, alt(literal(b"")))])
+_WHOLE = alt(literal(b"0"), seq(_NONZERO, rep(_DIGIT)))
+_CANONICAL = alt(
+    *map(literal, (b"null", b"true", b"false", b"0")),
+    seq(
+        optional(literal(b"-")),
+        alt(seq(_NONZERO, rep(_DIGIT)), seq(_WHOLE, literal(b"."), rep(_DIGIT), _NONZERO)),
+    ),
+    seq(QUOTE, JSON_CANONICAL.any_text, QUOTE),
+)
+"""One spelling of every scalar."""
+
+
+def parsed(text: bytes) -> Any:
+    """The value that a JSON text spells; numbers as exact decimals."""
+    return json.loads(text, parse_float=Decimal, parse_int=Decimal)
+
+
+def value_key(text: bytes) -> Hashable:
+    """Equal for texts of equal values (JSON Schema core, section 4.2.2)."""
+    return identity(parsed(text))
+
+
+@lru_cache(maxsize=4096)
+def count(scalars: Expr) -> int:
+    """How many different values the scalars have, up to ``languages.MANY``."""
+    if scalars is NEVER:
+        return 0
+    if languages.endless(scalars):
+        return languages.MANY
+    try:
+        return languages.size(both(scalars, _CANONICAL))
+    except GrammarTooComplex:  # more states than can be counted have more values than an array has items
+        return languages.MANY
+
+
+@lru_cache(maxsize=1024)
+def endless(scalars: Expr) -> bool:
+    """Whether no prefix of a scalar can run out of values."""
+    return languages.endless(scalars)
+
+
+@lru_cache(maxsize=1024)
+def members(scalars: Expr, limit: int) -> tuple[Hashable, ...] | None:
+    """The values of the scalars; None when there may be more than ``limit``."""
+    if count(scalars) > limit:
+        return None
+    found: dict[Hashable, None] = {}
+    begun = state(both(scalars, _CANONICAL))
+    queue = [] if begun is None else [(begun, b"")]
+    while queue:
+        at, text = queue.pop()
+        if at.outcomes:
+            found[value_key(text)] = None
+        for byte in range(256):
+            after = at.advance(byte)
+            if after is not None:
+                queue.append((after, text + bytes([byte])))
+    return tuple(found)
+
+
+def spellings(values: Iterable[Hashable], encoding: Encoding) -> Expr:
+    """All spellings of the scalars among ``values`` (as ``identity`` writes them)."""
+    texts: dict[str, int] = {}
+    others: list[Expr] = []
+    for value in values:
+        if isinstance(value, str):
+            texts[value] = 0
+        elif isinstance(value, Decimal):
+            others.append(numbers.number(value, value))
+        elif isinstance(value, tuple) and isinstance(value[0], type):
+            others.append(literal(json.dumps(value[1]).encode()))
+    strings = seq(QUOTE, encoding.words(texts, b'"')) if texts else NEVER
+    return alt(strings, *others)
