@@ -105,6 +105,7 @@ class CompiledGrammar:
         self._configs: dict[frozenset[Thread], Config] = {}
         self._summaries: dict[Any, Any] = {}
         self._count = 0
+        self._dead_ends: dict[Config, frozenset[int]] = {}
         self._machine: Machine = grammar.machine
         with LOCK:
             self.initial = self._intern(m.start(self._machine, Cell(Bottom(), None)))
@@ -139,6 +140,7 @@ class CompiledGrammar:
         their own references."""
         self._configs = {}
         self._summaries = {}
+        self._dead_ends = {}
         self.initial = self._intern(m.start(self._machine, Cell(Bottom(), None)))
 
     def successor(self, config: Config, token: int) -> Config | None:
@@ -367,6 +369,16 @@ class Matcher:
                 raise ValueError(f"cannot undo {n} tokens: fewer were accepted")
             config, history = history
         self._config, self._history = config, history
+
+    def mark_dead(self, token_id: int) -> None:
+        """Note, for all matchers of this compiled grammar, that ``token_id`` leads to a dead end from here. Masks stay
+        as they are: the grammar allows it, and which tokens a caller tries first is the caller's affair."""
+        dead = self._compiled._dead_ends
+        dead[self._config] = dead.get(self._config, frozenset()) | {token_id}
+
+    def dead_tokens(self) -> frozenset[int]:
+        """The tokens that are legal here and known to lead to a dead end."""
+        return self._compiled._dead_ends.get(self._config, frozenset())
 
     def fork(self) -> Matcher:
         """An independent matcher in the same state, in O(1)."""
