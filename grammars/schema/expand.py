@@ -197,6 +197,8 @@ def _groups(rules: Rules) -> list[Group]:
     for each in rules.negations:
         found.append(((negation(each),),))
     for condition, then, other in rules.conditions:
+        if then is None and other is None:
+            continue
         if then is None:
             assert other is not None
             found.append(((condition,), (negation(condition), other)))
@@ -315,7 +317,7 @@ class Outline(NamedTuple):
 
 def _only_properties(rules: Rules) -> bool:
     """Whether ``rules`` demand nothing but types, required keys and what properties hold."""
-    fields = set(vars(rules)) - {"place", "enforced", "annotations", "unsupported", "outline", "groups"}
+    fields = set(vars(rules)) - {"place", "enforced", "annotations", "unsupported", "outline", "groups", "decisions", "contained"}
     return fields <= {"types", "required", "properties"}
 
 

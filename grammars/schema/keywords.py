@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from structgen.errors import GrammarError, GrammarTooComplex
 from structgen.grammars import formats
 from structgen.grammars.schema.document import Draft, Place, escaped
+from structgen.grammars.schema.resources import RECURSIVE, Found
 
 NULL, BOOLEAN, INTEGER, FRACTION, STRING, ARRAY, OBJECT = (1 << i for i in range(7))
 NUMBER = INTEGER | FRACTION
@@ -45,6 +47,17 @@ class Contains(NamedTuple):
     start: int = 0
 
 
+class SomeKey(NamedTuple):
+    """Some key has a value that satisfies ``value``: one that is none of ``keys`` and matches no pattern of
+    ``without``, or one that matches ``pattern``, or one that itself satisfies ``name``."""
+
+    value: Place
+    keys: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    pattern: str | None = None
+    name: Place | None = None
+
+
 class Rules:
     """What one subschema demands. Fields that a schema does not set keep the class's default, which
     demands nothing. ``any_of`` holds groups of alternatives, each a tuple of places that hold together."""
@@ -70,6 +83,7 @@ class Rules:
     min_properties: int = 0
     max_properties: int | None = None
     dependents: dict[str, tuple[str, ...]] | None = None
+    some: tuple[SomeKey, ...] = ()
     prefix: tuple[Place, ...] = ()
     items: Place | None = None
     min_items: int = 0
@@ -84,17 +98,22 @@ class Rules:
     conditions: tuple[tuple[Place, Place | None, Place | None], ...] = ()
     unevaluated_properties: Place | None = None
     unevaluated_items: Place | None = None
+    contained: tuple[Place, ...] = ()
+    """Items that satisfy one of these count as evaluated (``contains`` in draft 2020-12)."""
+
     alias: Place | None = None
     """The only thing demanded is this place."""
 
     outline: Any = None
     groups: Any = None
-    """What ``expand.outline`` and ``expand.groups`` found."""
+    decisions: Any = None
+    """What ``expand.outline``, ``expand.groups`` and ``unevaluated.decisions`` found."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.enforced: list[str] = []
         self.annotations: list[str] = []
+        self.structure: list[str] = []
         self.unsupported: list[tuple[str, str]] = []
 
     @property
@@ -114,6 +133,11 @@ class Rules:
         yield from self.prefix
         yield from self.all_of
         yield from self.negations
+        yield from self.contained
+        for wish in self.some:
+            yield wish.value
+            if wish.name is not None:
+                yield wish.name
         for one in self.contains:
             yield one.place
         for group in self.any_of:
@@ -135,6 +159,7 @@ class Rules:
             or self.min_properties
             or self.max_properties is not None
             or self.dependents
+            or self.some
         )
 
     @property
@@ -156,7 +181,8 @@ class _Reading:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.rules = Rules(place)
-        self.contents: dict[str, Any] = place.contents
+        left_out = place.scope.dialect.left_out
+        self.contents: dict[str, Any] = {k: v for k, v in place.contents.items() if k not in left_out}
         self.draft = place.scope.draft
 
     def fail(self, keyword: str, wanted: str, value: Any, below: str = "") -> GrammarError:
@@ -425,6 +451,8 @@ def _contains(r: _Reading, value: Any) -> None:
     place = r.sub("contains", value)
     if lo or hi is not None:
         r.rules.contains += (Contains(place, lo, hi),)
+    if r.draft >= Draft.D2020:
+        r.rules.contained += (place,)
 
 
 def _contains_count(r: _Reading, value: Any) -> None:
@@ -461,8 +489,8 @@ def _if(r: _Reading, value: Any) -> None:
     condition = r.sub("if", value)
     then = r.sub("then", r.contents["then"]) if "then" in r.contents else None
     other = r.sub("else", r.contents["else"]) if "else" in r.contents else None
-    if then is not None or other is not None:
-        r.rules.conditions += ((condition, then, other),)
+    # Without branches it still says which properties and items are evaluated.
+    r.rules.conditions += ((condition, then, other),)
 
 
 def _branch(r: _Reading, value: Any) -> None:
@@ -476,25 +504,42 @@ def _ref(r: _Reading, value: Any) -> None:
 
 
 def _found(r: _Reading, keyword: str, ref: str) -> Place:
-    pointer = f"{r.place.pointer}/{keyword}"
-    contents, scope, shown = r.place.scope.find(ref, pointer)
-    if not isinstance(contents, (dict, bool)):
-        raise GrammarError(f"{keyword} {ref!r} leads to {contents!r:.60}, which is no schema", pointer=pointer)
-    found: Place = r.place.document.place(contents, scope, shown, "")
-    return found
+    return _referred(r, keyword, ref, r.place.scope.find(ref, f"{r.place.pointer}/{keyword}", keyword))
+
+
+def _referred(r: _Reading, keyword: str, ref: str, found: Found) -> Place:
+    if not isinstance(found.contents, (dict, bool)):
+        raise GrammarError(
+            f"{keyword} {ref!r} leads to {found.contents!r:.60}, which is no schema",
+            pointer=f"{r.place.pointer}/{keyword}",
+        )
+    place: Place = r.place.document.place(found.contents, found.scope, found.pointer, "", r.place.dynamic)
+    return place
 
 
 def _dynamic_ref(r: _Reading, value: Any) -> None:
-    r.rules.unsupported.append(("$dynamicRef", "$dynamicRef is not built yet; use $ref"))
+    """2020-12 core, section 8.2.3.2: where the reference leads to a dynamic anchor of that very name, the outermost
+    one of the dynamic scope counts; else it means what ``$ref`` means."""
+    if not isinstance(value, str):
+        raise r.fail("$dynamicRef", "a string with a URI reference", value)
+    found = r.place.scope.find(value, f"{r.place.pointer}/$dynamicRef", "$dynamicRef")
+    name = unquote(value.partition("#")[2])
+    if found.scope.dynamic.get(name) is found.contents:
+        outermost = dict(r.place.dynamic).get(name, found.scope)
+        contents, pointer = outermost.anchors[name]
+        found = Found(contents, outermost, pointer)
+    r.rules.all_of += (_referred(r, "$dynamicRef", value, found),)
 
 
 def _recursive_ref(r: _Reading, value: Any) -> None:
-    root = r.place.scope.root
-    if value == "#" and not (isinstance(root, dict) and root.get("$recursiveAnchor") is True):
-        # Without an anchor it means what $ref means (2019-09 core, section 8.2.4.2.1).
-        r.rules.all_of += (_found(r, "$recursiveRef", "#"),)
-    else:
-        r.rules.unsupported.append(("$recursiveRef", "$recursiveRef to a $recursiveAnchor is not built yet; use $ref"))
+    """2019-09 core, section 8.2.4.2: the root of this resource, or if that has ``$recursiveAnchor: true``, of the
+    outermost resource of the dynamic scope that has it."""
+    if value != "#":
+        raise r.fail("$recursiveRef", "'#'", value)
+    scope = r.place.scope
+    if RECURSIVE in scope.dynamic:
+        scope = dict(r.place.dynamic).get(RECURSIVE, scope)
+    r.rules.all_of += (_referred(r, "$recursiveRef", value, Found(scope.root, scope, scope.origin)),)
 
 
 def _unevaluated_properties(r: _Reading, value: Any) -> None:
@@ -555,25 +600,28 @@ READERS: dict[str, tuple[_Reader, tuple[Draft, Draft]]] = {
     "unevaluatedItems": (_unevaluated_items, _SINCE_2019),
 }
 
-_SILENT = frozenset(
-    (
-        "$defs",
-        "definitions",
-        "$schema",
-        "$id",
-        "id",
-        "$anchor",
-        "$dynamicAnchor",
-        "$recursiveAnchor",
-        "$vocabulary",
-        "$comment",
-    )
-)
-"""Part of the schema's structure: neither enforced nor an annotation."""
+STRUCTURE: dict[str, tuple[Draft, Draft]] = {
+    "$defs": _ALWAYS,
+    "definitions": _ALWAYS,
+    "$schema": _ALWAYS,
+    "id": (Draft.D4, Draft.D4),
+    "$id": _SINCE_6,
+    "$anchor": _SINCE_2019,
+    "$recursiveAnchor": (Draft.D2019, Draft.D2019),
+    "$dynamicAnchor": (Draft.D2020, Draft.D2020),
+    "$vocabulary": _SINCE_2019,
+}
+"""Keywords that name things and hold subschemas for references; they demand nothing of a value."""
+
+
+def known_in(table: dict[str, tuple[Draft, Draft]], keyword: str, draft: Draft) -> bool:
+    span = table.get(keyword)
+    return span is not None and span[0] <= draft <= span[1]
 
 
 def read(place: Place) -> Rules:
-    """The rules of the subschema at ``place``. Raises GrammarError for a keyword of the wrong shape."""
+    """The rules of the subschema at ``place``, with each of its keywords in one of ``enforced``, ``annotations``
+    and ``structure``. Raises GrammarError for a keyword of the wrong shape."""
     contents = place.contents
     if isinstance(contents, bool):
         rules = Rules(place)
@@ -583,21 +631,46 @@ def read(place: Place) -> Rules:
         return rules
     reading = _Reading(place)
     rules, draft = reading.rules, reading.draft
+    for key in contents:
+        if known_in(STRUCTURE, key, draft):
+            rules.structure.append(key)
     if draft <= Draft.D7 and "$ref" in contents:
         # Siblings of $ref are ignored up to draft 7 (draft-07 core, section 8.3).
-        rules.annotations += [key for key in contents if key != "$ref" and key not in _SILENT]
+        rules.annotations += [key for key in contents if key != "$ref" and key not in rules.structure]
         _ref(reading, contents["$ref"])
         rules.enforced.append("$ref")
     else:
         for key, value in contents.items():
-            found = READERS.get(key)
-            if found is not None and found[1][0] <= draft <= found[1][1]:
-                found[0](reading, value)
-                rules.enforced.append(key)
+            reader = _reader(key, place)
+            if reader is not None:
+                reader(reading, value)
+                (rules.annotations if _idle(key, reading) else rules.enforced).append(key)
             elif key == "format":
                 _format(reading, value)
-            elif key not in _SILENT:
+            elif key not in rules.structure:
                 rules.annotations.append(key)
     if len(rules.enforced) == 1 and len(rules.all_of) == 1:
         rules.alias = rules.all_of[0]
     return rules
+
+
+def _reader(keyword: str, place: Place) -> _Reader | None:
+    """What reads ``keyword`` in the dialect of ``place``; None: it is unknown there."""
+    found = READERS.get(keyword)
+    dialect = place.scope.dialect
+    if found is None or not found[1][0] <= dialect.draft <= found[1][1] or keyword in dialect.left_out:
+        return None
+    return found[0]
+
+
+def _idle(keyword: str, r: _Reading) -> bool:
+    """Whether ``keyword`` demands nothing for want of the keyword that it goes with."""
+    if keyword in ("then", "else"):
+        return "if" not in r.contents
+    if keyword in ("minContains", "maxContains"):
+        return "contains" not in r.contents
+    if keyword == "additionalItems":
+        return not isinstance(r.contents.get("items"), list)
+    if r.draft == Draft.D4 and keyword in ("exclusiveMinimum", "exclusiveMaximum"):
+        return "m" + keyword.removeprefix("exclusiveM") not in r.contents
+    return False
