@@ -113,7 +113,6 @@ class Rules:
         self.place = place
         self.enforced: list[str] = []
         self.annotations: list[str] = []
-        self.structure: list[str] = []
         self.unsupported: list[tuple[str, str]] = []
 
     @property
@@ -182,7 +181,9 @@ class _Reading:
         self.place = place
         self.rules = Rules(place)
         left_out = place.scope.dialect.left_out
-        self.contents: dict[str, Any] = {k: v for k, v in place.contents.items() if k not in left_out}
+        self.contents: dict[str, Any] = place.contents
+        if left_out:
+            self.contents = {key: value for key, value in place.contents.items() if key not in left_out}
         self.draft = place.scope.draft
 
     def fail(self, keyword: str, wanted: str, value: Any, below: str = "") -> GrammarError:
@@ -619,9 +620,14 @@ def known_in(table: dict[str, tuple[Draft, Draft]], keyword: str, draft: Draft) 
     return span is not None and span[0] <= draft <= span[1]
 
 
+def structure_of(place: Place) -> list[str]:
+    """The keywords of a subschema that are structure, and read as nothing else."""
+    return [key for key in place.contents if known_in(STRUCTURE, key, place.scope.draft)]
+
+
 def read(place: Place) -> Rules:
-    """The rules of the subschema at ``place``, with each of its keywords in one of ``enforced``, ``annotations``
-    and ``structure``. Raises GrammarError for a keyword of the wrong shape."""
+    """The rules of the subschema at ``place``: each of its keywords is structure, or stands among the rules'
+    ``enforced``, ``annotations`` or ``unsupported``. Raises GrammarError for a keyword of the wrong shape."""
     contents = place.contents
     if isinstance(contents, bool):
         rules = Rules(place)
@@ -631,12 +637,10 @@ def read(place: Place) -> Rules:
         return rules
     reading = _Reading(place)
     rules, draft = reading.rules, reading.draft
-    for key in contents:
-        if known_in(STRUCTURE, key, draft):
-            rules.structure.append(key)
+    structure = structure_of(place)
     if draft <= Draft.D7 and "$ref" in contents:
         # Siblings of $ref are ignored up to draft 7 (draft-07 core, section 8.3).
-        rules.annotations += [key for key in contents if key != "$ref" and key not in rules.structure]
+        rules.annotations += [key for key in contents if key != "$ref" and key not in structure]
         _ref(reading, contents["$ref"])
         rules.enforced.append("$ref")
     else:
@@ -647,7 +651,7 @@ def read(place: Place) -> Rules:
                 (rules.annotations if _idle(key, reading) else rules.enforced).append(key)
             elif key == "format":
                 _format(reading, value)
-            elif key not in rules.structure:
+            elif key not in structure:
                 rules.annotations.append(key)
     if len(rules.enforced) == 1 and len(rules.all_of) == 1:
         rules.alias = rules.all_of[0]
