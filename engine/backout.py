@@ -3,8 +3,9 @@ back. No torch.
 
 A state without a legal token is proven dead, and so is every state all of whose tokens lead to dead ones. The search
 is therefore plain backtracking: the last token goes, and is excluded at its position; where nothing else is legal there
-either, the one before goes too. A position that has cost many tries is left for an earlier one before it is exhausted
-(the excluded token may then be sound, which only matters if no text is found at all).
+either, the one before goes too. Dead trees may be large, so a position that has cost many tries, and every so often
+whatever the position, an earlier one is gone back to before the tree is exhausted, further each time. A token excluded
+so may be sound, which only matters if no text is found at all.
 
 Exclusions belong to a path: they are keyed by position and forgotten when the request goes back behind it.
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAX_BACKOUTS = 100
 MAX_RETRACTED = 1000
 MAX_TRIES = 16  # excluded tokens at one position before it is given up
+PATIENCE = 8  # back-outs before some positions are given up anyway
 
 
 class DeadEnd(RequestError):
@@ -33,26 +35,53 @@ class Exclusions:
 
     Attributes:
         tokens: position in the sequence -> tokens that may not be taken there again.
-        is_proven: every exclusion was of a token that leads nowhere.
-        jumps: times a position was given up.
+        guesses: those of them that are not proven to lead nowhere.
+        jumps: times a position was given up. None: never again, as a guess was wrong.
     """
 
-    __slots__ = ("is_proven", "jumps", "tokens")
+    __slots__ = ("guesses", "jumps", "tokens")
 
     def __init__(self) -> None:
         self.tokens: dict[int, set[int]] = {}
-        self.is_proven = True
-        self.jumps = 0
+        self.guesses: dict[int, set[int]] = {}
+        self.jumps: int | None = 0
 
     def at(self, position: int) -> set[int]:
         """The tokens excluded at ``position``."""
         return self.tokens.get(position) or set()
 
-    def add(self, position: int, token: int) -> None:
+    def is_proven(self, position: int) -> bool:
+        """Whether all that is excluded at ``position`` leads nowhere."""
+        return position not in self.guesses
+
+    def add(self, position: int, token: int, proven: bool) -> None:
         """Exclude a token; what was known of later positions belonged to it."""
-        for later in [each for each in self.tokens if each > position]:
-            del self.tokens[later]
+        for known in (self.tokens, self.guesses):
+            for later in [each for each in known if each > position]:
+                del known[later]
         self.tokens.setdefault(position, set()).add(token)
+        if not proven:
+            self.guesses.setdefault(position, set()).add(token)
+
+    def is_impatient(self, position: int, num_backouts: int) -> bool:
+        """Whether it is time to give ``position`` up, though other tokens are legal there."""
+        return self.jumps is not None and (
+            len(self.at(position)) >= MAX_TRIES or num_backouts // PATIENCE > self.jumps
+        )
+
+    def jump(self) -> int:
+        """How many positions to give up besides the present one: more each time."""
+        assert self.jumps is not None
+        self.jumps += 1
+        return (1 << (self.jumps - 1)) - 1
+
+    def withdraw(self, position: int) -> bool:
+        """Nothing is left: allow what was given up at ``position``, and be patient from now on. False if that is
+        nothing."""
+        self.jumps = None
+        guessed = self.guesses.pop(position, set())
+        self.at(position).difference_update(guessed)
+        return bool(guessed)
 
 
 def back_out(request: Request, has_choice: Callable[[int], bool]) -> int:
@@ -72,32 +101,34 @@ def back_out(request: Request, has_choice: Callable[[int], bool]) -> int:
     assert constraint.matcher is not None
     matcher, exclusions, clock = constraint.matcher, constraint.exclusions, request.clock
     mark = getattr(matcher, "mark_dead", None)
-    tokens = request.token_ids
-    at = len(tokens)
-    skip = 0  # positions still to be given up
-    proven = exclusions.is_proven
+    tokens, first = request.token_ids, request.num_prompt
+    at, given_up, proven = len(tokens), 0, True
+    if clock.num_backouts >= MAX_BACKOUTS:
+        raise _too_many(request)
     while True:
-        if at == request.num_prompt:
-            raise _nothing_left(request)
+        # Nothing is left at this position, or it is given up.
+        if at == first:
+            if not exclusions.withdraw(at):
+                raise _unsatisfiable(request)
+            break
+        proven = proven and exclusions.is_proven(at)
         at -= 1
         matcher.rollback(1)
-        exclusions.add(at, tokens[at])
+        exclusions.add(at, tokens[at], proven)
         if proven and mark is not None:
             mark(tokens[at])
-        if clock.num_backouts >= MAX_BACKOUTS or clock.num_retracted_tokens + len(tokens) - at > MAX_RETRACTED:
+        if clock.num_retracted_tokens + len(tokens) - at > MAX_RETRACTED:
             raise _too_many(request)
         if not has_choice(at):
             continue
-        if skip:
-            skip -= 1
-        elif len(exclusions.at(at)) < MAX_TRIES or at == request.num_prompt:
+        if not given_up:
+            if at == first or not exclusions.is_impatient(at, clock.num_backouts):
+                break
+            given_up = exclusions.jump() + 1
+        given_up -= 1
+        if at == first:
             break
-        else:
-            skip = (1 << exclusions.jumps) - 1
-            exclusions.jumps += 1
-        if at == request.num_prompt:
-            break  # nothing earlier to change
-        proven = exclusions.is_proven = False
+        proven = False
     count = len(tokens) - at
     clock.retract(count, count == request.num_output)
     return count
@@ -109,10 +140,7 @@ def _named(request: Request) -> str:
     return name if len(name) <= 200 else f"{name[:200]}..."
 
 
-def _nothing_left(request: Request) -> UnsatisfiableGrammar | GrammarTooComplex:
-    assert request.constraint is not None
-    if not request.constraint.exclusions.is_proven:
-        return _too_many(request)
+def _unsatisfiable(request: Request) -> UnsatisfiableGrammar:
     return UnsatisfiableGrammar(
         f"no text of {_named(request)} can be written with this tokenizer: every beginning leads to a place where no "
         "token of the vocabulary continues the grammar. Allow other characters, or use a model whose tokenizer has "

@@ -29,7 +29,8 @@ class Packer:
         self._context = np.zeros(max_seqs, np.int32)
         self._logits_rows = np.zeros(max_tokens, np.int64)
         self._tables = np.zeros(max_seqs * max_blocks, np.int32)
-        # What each row of the tables holds: tables only grow, so mostly there is nothing, or one block, to write.
+        # What each row of the tables holds: between cuts tables only grow, so mostly there is nothing, or one block, to
+        # write.
         self._width = 0
         self._held: list[tuple[Request, int, int]] = []
 
@@ -84,12 +85,12 @@ class Packer:
         held = self._held
         for row, chunk in enumerate(chunks):
             request, table = chunk.request, chunk.request.block_table
-            same = row < len(held) and held[row][0] is request and held[row][1] == request.clock.preemptions
+            same = row < len(held) and held[row][0] is request and held[row][1] == request.num_cuts
             written = held[row][2] if same else 0
             if written != len(table) or not same:
                 tables[row, written : len(table)] = table[written:]
                 tables[row, len(table) :] = 0
-                entry = (request, request.clock.preemptions, len(table))
+                entry = (request, request.num_cuts, len(table))
                 if row < len(held):
                     held[row] = entry
                 else:

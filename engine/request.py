@@ -60,7 +60,8 @@ class Request:
         num_prompt: how many of them are the prompt.
         num_computed: tokens whose keys and values are in the cache. The request wants
             ``len(token_ids) - num_computed`` tokens computed; prefill and decode are this one number.
-        block_table: blocks in order; append-only until it is emptied.
+        block_table: blocks in order; append-only until it is cut.
+        num_cuts: times it was cut: by preemption, or as tokens were taken back.
         num_registered: leading blocks already offered to the prefix cache.
         seed: decides, with the position, every random choice of this sequence.
         leader: sibling whose prompt blocks this one shares when they are computed.
@@ -82,6 +83,7 @@ class Request:
     num_computed: int = 0
     num_registered: int = 0
     block_table: list[BlockId] = field(default_factory=list)
+    num_cuts: int = 0
     clock: RequestClock = field(default_factory=RequestClock)
     text: str = ""
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)

@@ -240,6 +240,7 @@ class Scheduler:
         if computed % size and not self.pool.is_private(request.block_table[computed // size]):
             computed -= computed % size
         self.pool.truncate(request.block_table, self.pool.blocks_for(computed))
+        request.num_cuts += 1
         request.num_computed = computed
         request.num_registered = min(request.num_registered, computed // size)
 
@@ -272,6 +273,7 @@ class Scheduler:
 
     def _release(self, request: Request) -> None:
         self.pool.release(request.block_table)
+        request.num_cuts += 1
         request.num_computed = 0
         request.num_registered = 0
 
