@@ -17,14 +17,14 @@ from structgen.grammars.expr import EPSILON, NEVER, Expr, alt, literal, optional
 
 MAX_DIGITS = 10_000
 
-_DIGIT = switch([(0x30, 0x39, EPSILON)])
-_DIGITS = rep(_DIGIT)
+DIGIT = switch([(0x30, 0x39, EPSILON)])
+DIGITS = rep(DIGIT)
 _ZEROS = rep(literal(b"0"))
-_NATURAL = alt(literal(b"0"), switch([(0x31, 0x39, _DIGITS)]))
-_FRACTION = seq(literal(b"."), rep(_DIGIT, 1))
-_MORE_THAN_ZERO = seq(_ZEROS, switch([(0x31, 0x39, _DIGITS)]))  # more digits, not all of them 0
-_EXPONENT = seq(switch([(0x45, 0x45, EPSILON), (0x65, 0x65, EPSILON)]),
-                optional(switch([(0x2B, 0x2B, EPSILON), (0x2D, 0x2D, EPSILON)])), rep(_DIGIT, 1))
+NATURAL = alt(literal(b"0"), switch([(0x31, 0x39, DIGITS)]))
+FRACTION = seq(literal(b"."), rep(DIGIT, 1))
+_MORE_THAN_ZERO = seq(_ZEROS, switch([(0x31, 0x39, DIGITS)]))  # more digits, not all of them 0
+SIGN = switch([(0x2B, 0x2B, EPSILON), (0x2D, 0x2D, EPSILON)])
+EXPONENT = seq(switch([(0x45, 0x45, EPSILON), (0x65, 0x65, EPSILON)]), optional(SIGN), rep(DIGIT, 1))
 
 
 def parse_bound(value: int | float | Decimal) -> Decimal:
@@ -59,7 +59,7 @@ def number(lo: Decimal | None, hi: Decimal | None, *, lo_open: bool = False, hi_
         exponent: exponents may be written; without effect when there is a bound.
     """
     made = _signed(lo, hi, lo_open, hi_open, fraction=True)
-    return seq(made, optional(_EXPONENT)) if exponent and lo is None and hi is None else made
+    return seq(made, optional(EXPONENT)) if exponent and lo is None and hi is None else made
 
 
 def _signed(lo: Decimal | None, hi: Decimal | None, lo_open: bool, hi_open: bool, *, fraction: bool) -> Expr:
@@ -84,12 +84,12 @@ def _magnitude(lo: Decimal, hi: Decimal | None, lo_open: bool, hi_open: bool, fr
     if hi is not None and (lo > hi or (lo == hi and (lo_open or hi_open))):
         return NEVER
     if hi is None and lo == 0 and not lo_open:
-        return seq(_NATURAL, optional(_FRACTION)) if fraction else _NATURAL
+        return seq(NATURAL, optional(FRACTION)) if fraction else NATURAL
     low, high = _Bound(lo, lo_open), None if hi is None else _Bound(hi, hi_open)
     found = [_same_length(low.length, low, high if high and high.length == low.length else None, fraction)]
     if high is None or high.length > low.length + 1:  # lengths that neither bound has
-        between = rep(_DIGIT, low.length, None if high is None else high.length - 2)
-        tail = optional(_FRACTION) if fraction else EPSILON
+        between = rep(DIGIT, low.length, None if high is None else high.length - 2)
+        tail = optional(FRACTION) if fraction else EPSILON
         found.append(seq(switch([(0x31, 0x39, EPSILON)]), between, tail))
     if high and high.length > low.length:
         found.append(_same_length(high.length, None, high, fraction))
@@ -162,9 +162,9 @@ def _digit(at: int, way: tuple[bool, bool], low: _Bound | None, high: _Bound | N
 def _free(missing: int, fraction: bool) -> Expr:
     """What may follow when no bound matters any more and ``missing`` digits before the point are left."""
     if missing < 0:
-        return _DIGITS
-    whole = rep(_DIGIT, missing, missing) if missing else EPSILON
-    return seq(whole, optional(_FRACTION)) if fraction else whole
+        return DIGITS
+    whole = rep(DIGIT, missing, missing) if missing else EPSILON
+    return seq(whole, optional(FRACTION)) if fraction else whole
 
 
 def _may_stop(at: int, way: tuple[bool, bool], low: _Bound | None, high: _Bound | None) -> bool:
@@ -178,4 +178,4 @@ def _tail(low: _Bound | None, high: _Bound | None) -> Expr:
     """Digits behind all those of the bounds that the number equals so far."""
     if high:
         return NEVER if high.is_open or (low and low.is_open) else _ZEROS
-    return _MORE_THAN_ZERO if low and low.is_open else _DIGITS
+    return _MORE_THAN_ZERO if low and low.is_open else DIGITS
