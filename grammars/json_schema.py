@@ -13,6 +13,13 @@ Policies, where RFC 8259 and JSON Schema leave a choice:
   bounds.
 
 Keys never occur twice, and no string holds half a surrogate pair.
+
+Which keywords count: those of the draft of the resource that they stand in. ``$schema`` names it, or a metaschema in
+the registry whose own ``$schema`` leads to it and whose ``$vocabulary`` leaves keywords out (they are annotations
+then); a required vocabulary that is unknown is refused. OpenAPI's keywords are annotations, as for every JSON Schema
+validator: ``nullable`` (write ``"type": ["string", "null"]``), ``discriminator``, ``example``, ``xml``,
+``externalDocs``. A ``discriminator`` neither narrows nor loosens its ``oneOf``: the branches say themselves, with a
+``const`` or ``enum``, which tag is theirs. ``structgen check`` names the ones that do not.
 """
 
 from __future__ import annotations
@@ -57,10 +64,13 @@ def machine(
 
     Args:
         schema: a schema, or its JSON text (whose decimals are then kept exactly).
-        format_assertion: whether ``format`` is enforced or an annotation.
-        draft: the draft to read it as, whatever ``$schema`` says; None: ``$schema``'s, else the newest one in
-            which the schema has a meaning.
-        registry: a ``referencing.Registry`` with the documents that references lead to.
+        format_assertion: whether ``format`` is enforced (every name that a draft defines, in every draft) or an
+            annotation, whatever a metaschema's format vocabulary says.
+        draft: the draft to read ``schema`` as, whatever its ``$schema`` says (``"7"``, ``"2020-12"``, ...); None:
+            what ``$schema`` says, else the newest one in which the schema has a meaning. Resources inside it and
+            documents of the registry follow a ``$schema`` of their own.
+        registry: a ``referencing.Registry`` with the documents that references and ``$schema`` lead to. The drafts'
+            metaschemas are known without it; nothing is ever fetched, unless by the registry's own ``retrieve``.
 
     Raises:
         GrammarError: a malformed schema or an unknown option.
@@ -90,7 +100,8 @@ def machine(
             explore(root)
     except RecursionError:
         raise GrammarTooComplex("the schema is nested too deeply") from None
-    return _JsonMachine(root, document), Report(_DRAFTS[document.root.scope.draft], tuple(places))
+    resources = document.resources
+    return _JsonMachine(root, document), Report(_DRAFTS[resources.root.draft], tuple(places), resources.draft_from)
 
 
 def _choice(name: str, value: object, known: tuple[str, ...]) -> None:
@@ -157,12 +168,6 @@ def _survey(document: Document) -> list[Place]:
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/patternProperties")
                 checked.add(pattern)
-        for keyword, unevaluated in (
-            ("unevaluatedProperties", rules.unevaluated_properties),
-            ("unevaluatedItems", rules.unevaluated_items),
-        ):
-            if unevaluated is not None and unevaluated.contents is not True:
-                raise UnsupportedGrammar(f"{keyword} is not built yet", pointer=f"{place.pointer}/{keyword}")
         for child in rules.children:
             if child not in found:
                 found[child] = None
@@ -170,7 +175,8 @@ def _survey(document: Document) -> list[Place]:
     check_circles(found)
     for place in found:
         rules = place.rules
-        if rules.one_of or rules.negations or rules.conditions or rules.contains:
+        unevaluated = rules.unevaluated_properties is not None or rules.unevaluated_items is not None
+        if rules.one_of or rules.negations or rules.conditions or rules.contains or unevaluated:
             check_built(place)
     return list(found)
 

@@ -297,6 +297,10 @@ class Resources:
     Args:
         draft: what to read the document as, whatever its ``$schema`` says; None: what it says, else a guess.
         registry: a ``referencing.Registry`` with other documents, or None.
+
+    Attributes:
+        root: the document itself.
+        draft_from: who said its draft: ``"$schema"``, ``"argument"`` or ``"guess"``.
     """
 
     def __init__(self, schema: Any, draft: Draft | None, registry: Any) -> None:
@@ -309,12 +313,13 @@ class Resources:
         self._replaced = schema.get("$schema") if isinstance(schema, dict) else None
         if registry is not None:
             _check_registry(registry)
+        self.draft_from = "$schema"
         if draft is not None:
-            dialect = Dialect(draft)
+            dialect, self.draft_from = Dialect(draft), "argument"
         elif isinstance(schema, dict) and "$schema" in schema:
             dialect = self._declared(schema["$schema"], "#/$schema")
         else:
-            dialect = Dialect(guessed_draft(schema)[0])
+            dialect, self.draft_from = Dialect(guessed_draft(schema)[0]), "guess"
         uri = identifier(schema, dialect.draft) or ""
         self.root = self._own[urldefrag(uri)[0]] = Scope(self, schema, urldefrag(uri)[0], dialect, "#")
 
