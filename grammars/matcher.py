@@ -249,7 +249,8 @@ class CompiledGrammar:
                 if residual.volatile:
                     unsure.update(_all_tokens(trie))
                     continue
-                residual, wanted = residual.inner, residual.wanted
+                wanted = residual.wanted
+                residual = residual.inner
             fresh = isinstance(residual, FreshKey)
             split = residual.inner.split(trie) if isinstance(residual, FreshKey) else residual.split(trie)
             if split.stay is not None:

@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 from structgen.errors import GrammarTooComplex
+from structgen.grammars import numbers
 from structgen.grammars.encoding import JSON_CANONICAL, Encoding
 from structgen.grammars.expr import NEVER, Expr, alt, both, literal, optional, rep, seq, switch
 from structgen.grammars.residual import state
 from structgen.grammars.schema import languages
-from structgen.grammars.schema.literals import identity
-from structgen.grammars import numbers
+from structgen.grammars.schema.literals import identity, number_of
 from structgen.grammars.schema.scalars import QUOTE
 
 _DIGIT = switch([(0x30, 0x39, alt(literal(b"")))])
@@ -33,7 +33,7 @@ _CANONICAL = alt(
 
 def parsed(text: bytes) -> Any:
     """The value that a JSON text spells; numbers as exact decimals."""
-    return json.loads(text, parse_float=Decimal, parse_int=Decimal)
+    return json.loads(text, parse_float=number_of, parse_int=Decimal)
 
 
 def value_key(text: bytes) -> Hashable:
@@ -86,7 +86,7 @@ def spellings(values: Iterable[Hashable], encoding: Encoding) -> Expr:
     for value in values:
         if isinstance(value, str):
             texts[value] = 0
-        elif isinstance(value, Decimal):
+        elif isinstance(value, Decimal) and abs(value.adjusted()) < 400:  # farther ones are left to the frame
             others.append(numbers.number(value, value))
         elif isinstance(value, tuple) and isinstance(value[0], type):
             others.append(literal(json.dumps(value[1]).encode()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from decimal import Decimal
-from typing import Any
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
+from typing import Any, NamedTuple
 
 from structgen.errors import GrammarError
 from structgen.grammars import formats
@@ -44,8 +44,34 @@ def check_literal(value: Any, pointer: str) -> None:
             raise GrammarError(f"{at!r} ({type(at).__name__}) is no JSON value", pointer=pointer)
 
 
+class FarNumber(NamedTuple):
+    """A number whose exponent is beyond ``Decimal``: digits (without zeros at the ends) and exponent, as text."""
+
+    digits: str
+    exponent: str
+
+
+def number_of(spelled: str) -> Decimal | FarNumber:
+    """The exact value of a JSON number."""
+    try:
+        return Decimal(spelled)
+    except InvalidOperation:
+        mantissa, _, exponent = spelled.lower().partition("e")
+        sign, mantissa = ("-", mantissa[1:]) if mantissa[0] == "-" else ("", mantissa)
+        whole, _, places = mantissa.partition(".")
+        digits = (whole + places).rstrip("0")
+        if not digits:
+            return Decimal(0)
+        shift = len(whole) - len(digits)
+        with localcontext(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+            power = Decimal(exponent) + shift  # an int of thousands of digits cannot be read from text
+        return FarNumber(sign + digits.lstrip("0"), format(power, "f"))
+
+
 def identity(value: Any) -> Hashable:
     """Equal for values that JSON Schema calls equal (``1`` and ``1.0``, but not ``1`` and ``true``)."""
+    if isinstance(value, FarNumber):
+        return value
     if isinstance(value, bool) or value is None:
         return (type(value), value)
     if isinstance(value, (int, float, Decimal)):
