@@ -230,7 +230,9 @@ def _stream(llm: LLM, asked: str | list[int], params: Any, constraint: Constrain
     text = ""
     try:
         for event in llm.stream(asked, params, grammar=constraint.grammar):
-            emit(event.delta, flush=True)
+            if event.retracted and not sys.stdout.isatty():
+                raise RequestError("the grammar led into a dead end after text was written; use --json, which waits")
+            emit(f"\n{event.text}" if event.retracted else event.delta, flush=True)  # a reader can start again
             text = event.text
             last = event.output or last
     finally:
