@@ -10,7 +10,8 @@ Policies, where RFC 8259 and JSON Schema leave a choice:
 * ``escapes``: ``"any"`` takes every spelling of a character in a string; ``"canonical"`` the one of
   ``json.dumps(ensure_ascii=False)``.
 * ``numbers``: ``"plain"`` writes integers without point and exponent, and exponents only where a number has no
-  bounds.
+  bounds; ``"any"`` takes every spelling of a value, so that ``1.0`` and ``1e3`` are integers (not to draft 4, to
+  which an integer has neither point nor exponent).
 
 Keys never occur twice, and no string holds half a surrogate pair.
 
@@ -83,15 +84,13 @@ def machine(
     _choice("escapes", escapes, tuple(_ENCODINGS))
     _choice("numbers", numbers, ("plain", "any"))
     _choice("on_unsupported", on_unsupported, ("error", "gate"))
-    if numbers == "any":
-        raise UnsupportedGrammar("numbers='any' (1.0 and 1e3 as integers) is not built yet; use numbers='plain'")
     if on_unsupported == "gate":
         raise UnsupportedGrammar("on_unsupported='gate' is not built yet; use 'error'")
     contents = _contents(schema)
-    style = Style(_ENCODINGS[escapes], LAYOUTS[whitespace], order == "any")
+    style = Style(_ENCODINGS[escapes], LAYOUTS[whitespace], order == "any", numbers == "any")
     try:
         document = Document(contents, None if draft is None else draft_named(draft), registry, format_assertion)
-        places = _survey(document)
+        places = _survey(document, style.any_numbers)
         forest = Forest(style)
         root = forest.node([document.root])
         if not root.satisfiable:
@@ -149,7 +148,7 @@ def _check_json(schema: Any) -> None:
             raise GrammarError(f"{value!r} ({type(value).__name__}) is no JSON value", pointer=pointer)
 
 
-def _survey(document: Document) -> list[Place]:
+def _survey(document: Document, any_numbers: bool) -> list[Place]:
     """Every subschema that counts, with its shape checked. Raises what makes the schema unusable."""
     found: dict[Place, None] = {document.root: None}
     queue = [document.root]
@@ -162,8 +161,8 @@ def _survey(document: Document) -> list[Place]:
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/pattern")
                 checked.add(pattern)
-        if rules.multiples:
-            check_multiples(rules)
+        if rules.multiples or (any_numbers and (rules.lo or rules.hi)):
+            check_multiples(rules, any_numbers)
         for pattern in rules.pattern_properties or ():
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/patternProperties")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from functools import lru_cache
 
-from structgen.errors import UnsupportedGrammar
 from structgen.grammars.expr import ALL_BYTES, NEVER, Expr, _intern
+from structgen.grammars.magnitudes import step_of
 
 _DIGITS = ((1 << 58) - 1) ^ ((1 << 48) - 1)
-MAX_STEP = 1 << 64
 
 
 class Multiple(Expr):
@@ -75,20 +75,13 @@ def _multiple(step: int, places: int, residue: int, stage: str | int) -> Expr:
 
 @lru_cache(maxsize=1024)
 def multiple_of(step: Decimal, *, whole: bool) -> Expr:
-    """Plainly spelled multiples of ``step``; ``whole``: only integers without a point."""
-    _, digits, exponent = step.normalize().as_tuple()
-    assert isinstance(exponent, int)
-    scaled = int("".join(map(str, digits)))
-    if exponent >= 0:
-        scaled *= 10 ** min(exponent, 40)
-        exponent = 0
-    if scaled > MAX_STEP or exponent < -64:
-        raise UnsupportedGrammar(f"multipleOf {step} has too many digits (limit: 64 bits, 64 decimal places)")
-    places = -exponent
+    """Plainly spelled multiples of ``step``; ``whole``: only integers without a point. Raises GrammarTooComplex for a
+    step of more than ``MAX_STEP_DIGITS`` digits."""
+    scaled, places = step_of(step)
+    if places < 0:
+        scaled, places = scaled * 10**-places, 0
     if whole:
         # n * 10**places divisible by scaled  <=>  n divisible by scaled / gcd(scaled, 10**places)
-        import math
-
         scaled //= math.gcd(scaled, 10**places)
         places = -1
     return _multiple(scaled, places, 0, "sign")

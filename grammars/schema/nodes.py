@@ -34,7 +34,7 @@ from structgen.grammars.schema.layout import Layout
 from structgen.grammars.schema.literals import same_value, satisfies
 from structgen.grammars.schema.negation import container_equal
 from structgen.grammars.schema.objects import ObjectCase, ObjectPlan, plans_of
-from structgen.grammars.schema.scalars import QUOTE, literals, number_expr, string_body
+from structgen.grammars.schema.scalars import QUOTE, literals, number_expr, spells_integers, string_body
 
 SCALAR, OPENS_OBJECT, OPENS_ARRAY, CLOSES = range(4)
 """Outcomes of a terminal that starts a value (CLOSES: or closes the container instead)."""
@@ -50,6 +50,7 @@ class Style(NamedTuple):
     encoding: Encoding
     layout: Layout
     any_order: bool
+    any_numbers: bool = False
 
 
 class Forest:
@@ -120,7 +121,7 @@ class Node:
         return self._parts
 
     def _split(self) -> _Parts:
-        encoding = self.forest.style.encoding
+        encoding, any_numbers = self.forest.style.encoding, self.forest.style.any_numbers
         scalars: list[Expr] = []
         texts: list[Expr] = []
         cases: dict[frozenset[Rules], ObjectCase] = {}
@@ -130,7 +131,7 @@ class Node:
             types, rules = todo.pop()
             if any(rule.values is not None for rule in rules):
                 flat, equal = _allowed(rules)
-                scalars.append(literals(flat, encoding))
+                scalars.append(literals(flat, encoding, any_numbers and not spells_integers(rules)))
                 words = {v: 0 for v in flat if isinstance(v, str) and _spellable(v)}
                 if words:
                     texts.append(encoding.words(words))
@@ -146,7 +147,7 @@ class Node:
                 numbers = [
                     exact(v) for v in excluded if isinstance(v, (int, float, Decimal)) and not isinstance(v, bool)
                 ]
-                scalars.append(number_expr(types, rules, numbers))
+                scalars.append(number_expr(types, rules, numbers, any_numbers))
             if types & STRING:
                 body = string_body(rules, encoding, [v for v in excluded if isinstance(v, str) and _spellable(v)])
                 texts.append(body)

@@ -9,12 +9,14 @@ from functools import lru_cache
 from typing import Any
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsupportedGrammar
-from structgen.grammars import formats, numbers, regex
+from structgen.grammars import any_number, formats, numbers, regex
 from structgen.grammars.charset import ANY
 from structgen.grammars.encoding import UTF8, Encoding
 from structgen.grammars.expr import NEVER, Expr, alt, both, literal, neg, rep, seq
+from structgen.grammars.magnitudes import digits_of, step_of
 from structgen.grammars.residual import state
-from structgen.grammars.schema.keywords import FRACTION, INTEGER, NUMBER, Bound, Rules, tighter
+from structgen.grammars.schema.document import Draft
+from structgen.grammars.schema.keywords import FRACTION, INTEGER, NUMBER, Bound, Rules, exact, tighter
 from structgen.grammars.schema.multiples import multiple_of
 
 QUOTE = literal(b'"')
@@ -57,8 +59,10 @@ def string_body(rules: Iterable[Rules], encoding: Encoding, excluded: Sequence[s
     return both(*positive, *negative)
 
 
-def number_expr(types: int, rules: Iterable[Rules], excluded: Sequence[Decimal] = ()) -> Expr:
-    """Numbers, plainly spelled, that satisfy the rules' keywords for numbers."""
+def number_expr(
+    types: int, rules: Sequence[Rules], excluded: Sequence[Decimal] = (), any_numbers: bool = False
+) -> Expr:
+    """Numbers that satisfy the rules' keywords for numbers, spelled plainly or in any way."""
     lo: Bound | None = None
     hi: Bound | None = None
     multiples: dict[Decimal, None] = {}
@@ -68,6 +72,21 @@ def number_expr(types: int, rules: Iterable[Rules], excluded: Sequence[Decimal] 
         multiples.update(dict.fromkeys(rule.multiples))
         others.update(dict.fromkeys(rule.not_multiples))
     whole = not types & FRACTION
+    if any_numbers and not spells_integers(rules):
+        # To draft 4 a number that is no integer is one that is not spelled as one: 1.0 may be.
+        mixed = types & NUMBER == FRACTION and all(
+            rule.place.scope.draft == Draft.D4 for rule in rules if rule.types & NUMBER == FRACTION
+        )
+        made = any_number.number(
+            None if lo is None else lo.value,
+            None if hi is None else hi.value,
+            lo_open=lo is not None and lo.open,
+            hi_open=hi is not None and hi.open,
+            multiples=[*multiples, Decimal(1)] if whole else multiples,
+            not_multiples=others if types & INTEGER or mixed else [*others, Decimal(1)],
+            excluded=excluded,
+        )
+        return both(made, neg(numbers.integer(None, None))) if mixed else made
     if whole:
         expr = numbers.integer(_ceil(lo), _floor(hi))
         multiples = {each: None for each in multiples if not _is_unit(each)}
@@ -90,12 +109,24 @@ def number_expr(types: int, rules: Iterable[Rules], excluded: Sequence[Decimal] 
     return both(*parts)
 
 
-def check_multiples(rules: Rules) -> None:
-    """Raises UnsupportedGrammar or GrammarTooComplex for a ``multipleOf`` that the bounds make too large."""
+def number_value_expr(value: Decimal, any_numbers: bool) -> Expr:
+    """The spellings of one value: all of them, or those without an exponent (``1``, ``1.0``, ``1.00``)."""
+    return any_number.values([value]) if any_numbers else numbers.number(value, value)
+
+
+def spells_integers(rules: Iterable[Rules]) -> bool:
+    """Whether integers are the numbers without point and exponent, as draft 4 has it (section 3.5 of its core)."""
+    return any(rule.types & NUMBER == INTEGER and rule.place.scope.draft == Draft.D4 for rule in rules)
+
+
+def check_multiples(rules: Rules, any_numbers: bool = False) -> None:
+    """Raises UnsupportedGrammar or GrammarTooComplex for a ``multipleOf`` that the bounds make too large, or (spelled
+    in any way) for bounds of too many digits."""
     try:
-        state(number_expr(rules.types & NUMBER or NUMBER, (rules,)))
+        state(number_expr(rules.types & NUMBER or NUMBER, (rules,), (), any_numbers))
     except (UnsupportedGrammar, GrammarTooComplex) as error:
-        raise type(error)(str(error), pointer=f"{rules.place.pointer}/multipleOf") from None
+        below = "/multipleOf" if rules.multiples else ""
+        raise type(error)(str(error), pointer=f"{rules.place.pointer}{below}") from None
 
 
 def _is_unit(step: Decimal) -> bool:
@@ -122,26 +153,7 @@ _WIDE = Context(prec=100_000)
 
 def is_multiple(value: Decimal, step: Decimal) -> bool:
     """Exactly, whatever the number of digits."""
-    if value == 0:
-        return True
-    shift = min(_exponent(value), _exponent(step))
-    return _scaled(value, shift) % _scaled(step, shift) == 0
-
-
-def _exponent(value: Decimal) -> int:
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)
-    return exponent
-
-
-def _scaled(value: Decimal, shift: int) -> int:
-    """``value`` / 10**shift, an integer."""
-    _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    if exponent - shift > 100_000:
-        raise UnsupportedGrammar(f"the number {value} has too large an exponent (limit: 100,000)")
-    whole: int = int("".join(map(str, digits))) * 10 ** (exponent - shift)
-    return -whole if value < 0 else whole
+    return value == 0 or step_of(step).divides(digits_of(value))
 
 
 def literal_text(value: Any) -> list[bytes]:
@@ -165,18 +177,21 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def literals(values: Iterable[Any], encoding: Encoding) -> Expr:
+def literals(values: Iterable[Any], encoding: Encoding, any_numbers: bool = False) -> Expr:
     """Any of the scalar values."""
     texts: dict[str, int] = {}
     plain: dict[str, int] = {}
+    by_value: list[Decimal] = []
     for value in values:
         if isinstance(value, str):
             if not any(0xD800 <= ord(char) <= 0xDFFF for char in value):
                 texts[value] = 0
+        elif any_numbers and value is not None and not isinstance(value, bool):
+            by_value.append(exact(value))
         else:
             plain.update((text.decode(), 0) for text in literal_text(value))
     strings = seq(QUOTE, encoding.words(texts, b'"')) if texts else NEVER
-    return alt(UTF8.words(plain), strings)
+    return alt(UTF8.words(plain), any_number.values(by_value), strings)
 
 
 def check_pattern(pattern: str, pointer: str) -> None:
