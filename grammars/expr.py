@@ -16,6 +16,7 @@ expressions end with outcome 0.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -633,6 +634,17 @@ def _words(node: WordNode, encoding: Any, partial: bytes, tail: bytes) -> Expr:
 
 ALL: Expr = _intern(Rep, (switch([(0, 255, EPSILON)]), 0, None), False, (0,))
 _keep += [ALL, EPSILON]
+
+
+@lru_cache(maxsize=4096)
+def is_code(expr: Expr) -> bool:
+    """Whether it is in plain sight that none of the strings begins another, as the spellings of a character: a
+    text is then a sequence of them in one way only."""
+    if isinstance(expr, Switch):
+        return all(is_code(rest) for _, _, rest in expr.cases)
+    if isinstance(expr, Seq):
+        return is_code(expr.head) and is_code(expr.tail)
+    return isinstance(expr, (Out, Literal))
 
 
 def is_empty(expr: Expr, fuel: int = 20_000) -> bool:

@@ -12,13 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars.expr import NEVER, Alt, Expr, Rep, Seq, Switch, Tagged
+from structgen.grammars.expr import ALL_BYTES, NEVER, Alt, And, Expr, Rep, Seq, Switch, Tagged, both, is_code
 
 if TYPE_CHECKING:
     from structgen.grammars.trie import Split, Trie
@@ -27,6 +28,8 @@ MISS = -1
 DEAD = 0
 ENDS = 1  # flag: the terminal may end here
 LIVE = 2  # flag: at least one byte may follow inside the terminal
+
+MAX_AFTERS = 200_000
 
 LOCK = threading.RLock()
 """Held while shared tables grow. Readers need no lock: tables only gain entries."""
@@ -121,6 +124,8 @@ class Store:
         self.delta[DEAD] = DEAD
         self._by_expr: dict[Expr, State | None] = {NEVER: None}
         self._alive: dict[Expr, bool] = {}
+        self._afters: dict[tuple[Expr, Expr], frozenset[Expr]] = {}
+        self._levels: dict[tuple[frozenset[Expr], Expr], frozenset[Expr]] = {}
 
     def state(self, expr: Expr) -> State | None:
         """The state of ``expr``; None when nothing is in the language."""
@@ -179,14 +184,24 @@ class Store:
             self._alive[expr] = alive
             return alive
         parent: dict[Expr, Expr | None] = {expr: None}
-        queue = deque([expr])
-        deep = False
-        while queue:
-            # In turns the nearest and the farthest: short witnesses are found at once, and long ones (minLength)
-            # without all shorter texts before them.
-            deep = not deep
-            at = queue.pop() if deep else queue.popleft()
+        near, small = deque([expr]), [(0, 0, expr)]
+        done: set[Expr] = set()
+        turn = 0
+        while len(done) < len(parent):
+            # In turns the nearest, the farthest and the one with the fewest conditions open: each finds at once what
+            # the others would search long for.
+            turn += 1
+            at = (near.popleft, near.pop, lambda: heappop(small)[2])[turn % 3 if near and small else 0 if near else 2]()
+            if at in done:
+                continue
+            done.add(at)
             found = bool(at.outcomes) or self._alive.get(at, False)
+            if not found and isinstance(at, And):
+                counted = self._is_count_alive(at)
+                if counted is not None:
+                    self._alive[at] = found = counted
+                    if not counted:
+                        continue
             for byte, _ in () if found else at.classes():
                 fuel -= 1
                 left = at.derive(byte)
@@ -196,7 +211,8 @@ class Store:
                     found = True
                     break
                 parent[left] = at
-                queue.append(left)
+                near.append(left)
+                heappush(small, (_open_conditions(left), -len(parent), left))
             if found:
                 step: Expr | None = at
                 while step is not None:
@@ -212,6 +228,81 @@ class Store:
             self._alive[each] = False
         return False
 
+    def _is_count_alive(self, expr: And) -> bool | None:
+        """Whether a string is in the intersection of a counter over single characters (``minLength``, ``maxLength``)
+        and other expressions: by the lengths that the others have, so that no state is met once for each count.
+        None for other intersections."""
+        lo, hi, body = 0, None, None
+        rest = []
+        for item in expr.items:
+            if isinstance(item, Rep) and is_code(item.body) and (body is None or body is item.body):
+                body, lo = item.body, max(lo, item.lo)
+                hi = item.hi if hi is None else hi if item.hi is None else min(hi, item.hi)
+            else:
+                rest.append(item)
+        if body is None or not rest or (lo < 2 and hi is None):
+            return None
+        return self._has_length(both(*rest), body, lo, hi)
+
+    def _has_length(self, expr: Expr, body: Expr, lo: int, hi: int | None) -> bool:
+        """Whether ``expr`` has a string of ``lo`` to ``hi`` times ``body``. Sets of derivatives repeat sooner or
+        later, so large counts are skipped by whole periods."""
+        level, length, fuel = frozenset((expr,)), 0, 20_000
+        first: dict[frozenset[Expr], int] = {}
+        while level:
+            if length >= lo and any(each.outcomes for each in level):
+                return True
+            if hi is not None and length >= hi:
+                return False
+            if level in first:
+                period = length - first[level]
+                if length >= lo:
+                    if first[level] >= lo:
+                        return False
+                else:
+                    length += (lo - length) // period * period
+                first = {}
+            first[level] = length
+            fuel -= len(level)
+            if fuel < 0:
+                raise GrammarTooComplex(
+                    "a regular expression and a length have too many states together to decide whether anything "
+                    "satisfies both; simplify the pattern or the length"
+                )
+            after = self._levels.get((level, body))
+            if after is None:
+                after = frozenset().union(*[self._after(each, body) for each in level])
+                self._levels[level, body] = after
+            level, length = after, length + 1
+        return False
+
+    def _after(self, expr: Expr, body: Expr) -> frozenset[Expr]:
+        """What is left of ``expr`` after one ``body``."""
+        known = self._afters.get((expr, body))
+        if known is None:
+            if len(self._afters) > MAX_AFTERS:
+                self._afters.clear()
+                self._levels.clear()
+            found, queue = set(), [(expr, body)]
+            while queue:
+                at, part = queue.pop()
+                left = ALL_BYTES
+                while left:
+                    byte = (left & -left).bit_length() - 1
+                    left &= ~(at.byte_class(byte) & part.byte_class(byte))
+                    beyond = part.derive(byte)
+                    if beyond is NEVER:
+                        continue
+                    derived = at.derive(byte)
+                    if derived is NEVER or self._alive.get(derived) is False:
+                        continue
+                    if beyond.outcomes:
+                        found.add(derived)
+                    else:
+                        queue.append((derived, beyond))
+            known = self._afters[expr, body] = frozenset(found)
+        return known
+
     def _is_structure_alive(self, expr: Alt | Seq | Switch | Rep | Tagged) -> bool:
         if isinstance(expr, Alt):
             return any(self._is_alive(item) for item in expr.items)
@@ -222,6 +313,11 @@ class Store:
         if isinstance(expr, Rep):
             return bool(expr.outcomes) or self._is_alive(expr.body)
         return self._is_alive(expr.body)
+
+
+def _open_conditions(expr: Expr) -> int:
+    """How many parts of an intersection may not end yet."""
+    return sum(not item.outcomes for item in expr.items) if isinstance(expr, And) else 0
 
 
 _store = Store()
