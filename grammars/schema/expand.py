@@ -33,17 +33,20 @@ class Conjunction(NamedTuple):
 class _Branch:
     """One alternative while it is expanded."""
 
-    __slots__ = ("done", "groups", "known", "pending")
+    __slots__ = ("decisive", "done", "groups", "known", "pending")
 
     def __init__(
         self,
         known: Outline,
         done: dict[Place, None],
+        decisive: list[tuple[Group, _Path]],
         groups: list[tuple[Group, _Path]],
         pending: list[tuple[Place, _Path]],
     ) -> None:
         self.known = known
         self.done = done
+        self.decisive = decisive
+        """Groups whose alternatives settle those of other groups too, so that they are taken first."""
         self.groups = groups
         self.pending = pending
 
@@ -71,11 +74,11 @@ def _flattened(group: Group) -> Group:
     """Without alternatives that only refer to the same place."""
     found: dict[tuple[Place, ...], None] = {}
     for alternative in group:
-        found[tuple(_referred(place) for place in alternative)] = None
+        found[tuple(referred(place) for place in alternative)] = None
     return tuple(found)
 
 
-def _referred(place: Place) -> Place:
+def referred(place: Place) -> Place:
     """Where pure references lead; one that stands in a circle stays as it is."""
     at = place
     for _ in range(64):
@@ -88,14 +91,15 @@ def _referred(place: Place) -> Place:
 def expand(places: Iterable[Place]) -> list[Conjunction]:
     """The alternatives of the conjunction of ``places``; none when it contradicts itself by types or by
     references that only lead to each other."""
-    start = _Branch(_NOTHING_KNOWN, {}, [], [(place, _Path(place, None)) for place in reversed(list(places))])
+    start = _Branch(_NOTHING_KNOWN, {}, [], [], [(place, _Path(place, None)) for place in reversed(list(places))])
     found: dict[frozenset[Rules], Conjunction] = {}
     stack, steps = [start], 0
     while stack:
         branch = stack.pop()
         if not _settle(branch):
             continue
-        if not branch.groups:
+        _drop_settled(branch)
+        if not branch.groups and not branch.decisive:
             rules = tuple(place.rules for place in branch.done if not place.rules.empty)
             found.setdefault(frozenset(rules), Conjunction(branch.known.types, rules))
             continue
@@ -106,7 +110,12 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
                 "nest fewer of them in one conjunction",
                 pointer=next(iter(branch.done)).pointer,
             )
-        group, path, rest = _narrowest(branch)
+        decisive, rest = branch.decisive, branch.groups
+        if decisive:
+            (group, path), decisive = decisive[0], decisive[1:]
+            group = _left(group, branch.known)
+        else:
+            group, path, rest = _narrowest(branch)
         for alternative in reversed(group):
             pending = []
             for place in reversed(alternative):
@@ -115,8 +124,28 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
                     break
                 pending.append((place, below))
             else:
-                stack.append(_Branch(branch.known, dict(branch.done), list(rest), pending))
+                stack.append(_Branch(branch.known, dict(branch.done), list(decisive), list(rest), pending))
     return list(found.values())
+
+
+def _drop_settled(branch: _Branch) -> None:
+    """Drop the groups of which an alternative already holds (not by the group itself, as in a circle)."""
+    done = branch.done
+    branch.groups = [
+        (group, path)
+        for group, path in branch.groups
+        if not any(
+            all(place.rules.empty or (place in done and not path.holds(place)) for place in alternative)
+            for alternative in group
+        )
+    ]
+
+
+def _left(group: Group, known: Outline) -> Group:
+    """The alternatives that do not contradict what is known, in plain sight."""
+    return tuple(
+        alternative for alternative in group if not any(known.contradicts(outline(place)) for place in alternative)
+    )
 
 
 def _narrowest(branch: _Branch) -> tuple[Group, _Path, list[tuple[Group, _Path]]]:
@@ -135,9 +164,7 @@ def _narrowest(branch: _Branch) -> tuple[Group, _Path, list[tuple[Group, _Path]]
     for i, (group, _) in enumerate(branch.groups):
         if best is not None and len(best) <= 1:
             break
-        left = tuple(
-            alternative for alternative in group if not any(known.contradicts(outline(place)) for place in alternative)
-        )
+        left = _left(group, known)
         if best is None or len(left) < len(best):
             best, index = left, i
     assert best is not None
@@ -169,6 +196,8 @@ def _settle(branch: _Branch) -> bool:
             if below is None:
                 return False
             queue.append((each, below))
+        if rules.unevaluated_properties is not None or rules.unevaluated_items is not None:
+            branch.decisive += [(group, path) for group in decisive(rules)]
         branch.groups += [(group, path) for group in groups(rules)]
     return True
 
@@ -192,6 +221,17 @@ def groups(rules: Rules) -> list[Group]:
     return made
 
 
+def decisive(rules: Rules) -> list[Group]:
+    """The group of alternatives for what is evaluated, if ``rules`` ask."""
+    from structgen.grammars.schema.unevaluated import decisions
+
+    if rules.decisive is None:
+        found = decisions(rules)
+        rules.decisive = [] if found is None else [found]
+    made: list[Group] = rules.decisive
+    return made
+
+
 def _groups(rules: Rules) -> list[Group]:
     found = list(rules.any_of)
     for each in rules.negations:
@@ -204,7 +244,7 @@ def _groups(rules: Rules) -> list[Group]:
             found.append(((condition,), (negation(condition), other)))
         else:
             found.append(((condition, then), (negation(condition),) + ((other,) if other is not None else ())))
-    found += [_exactly_one(branches) for branches in rules.one_of]
+    found += [exactly_one(branches) for branches in rules.one_of]
     if rules.values is None:
         found += [
             ((container_excluded(rules.place, value),),)
@@ -214,7 +254,7 @@ def _groups(rules: Rules) -> list[Group]:
     return [_flattened(group) for group in found]
 
 
-def _exactly_one(branches: tuple[Place, ...]) -> Group:
+def exactly_one(branches: tuple[Place, ...]) -> Group:
     found = []
     for i, branch in enumerate(branches):
         others = [negation(each) for j, each in enumerate(branches) if j != i and not disjoint(branch, each)]
@@ -249,6 +289,7 @@ class Outline(NamedTuple):
         required: keys that an object among them has.
         fields: the values of some of its properties.
         allowed: the only keys, or None.
+        beyond: sets of keys; an object among them has a key outside each.
     """
 
     types: int
@@ -256,6 +297,7 @@ class Outline(NamedTuple):
     required: frozenset[str]
     fields: dict[str, Field]
     allowed: frozenset[str] | None
+    beyond: frozenset[frozenset[str]]
 
     def contradicts(self, other: Outline) -> bool:
         """Whether it is in plain sight that no value satisfies both: by type, by values, by what a required
@@ -269,6 +311,10 @@ class Outline(NamedTuple):
             return False
         if (other.allowed is not None and not self.required <= other.allowed) or (
             self.allowed is not None and not other.required <= self.allowed
+        ):
+            return True
+        if any(self.allowed is not None and self.allowed <= each for each in other.beyond) or any(
+            other.allowed is not None and other.allowed <= each for each in self.beyond
         ):
             return True
         for key in other.required:
@@ -312,13 +358,20 @@ class Outline(NamedTuple):
             self.required | other.required,
             fields,
             _common(self.allowed, other.allowed),
+            self.beyond | other.beyond,
         )
 
 
 def _only_properties(rules: Rules) -> bool:
     """Whether ``rules`` demand nothing but types, required keys and what properties hold."""
-    fields = set(vars(rules)) - {"place", "enforced", "annotations", "unsupported", "outline", "groups", "decisions", "contained"}
-    return fields <= {"types", "required", "properties"}
+    return set(vars(rules)) - _ABOUT <= {"types", "required", "properties"}
+
+
+_ABOUT = {
+    *("place", "enforced", "annotations", "unsupported", "contained"),
+    *("outline", "groups", "decisive", "decisions"),
+}
+"""Fields of ``Rules`` that demand nothing."""
 
 
 def _common(a: frozenset[T] | None, b: frozenset[T] | None) -> frozenset[T] | None:
@@ -327,7 +380,7 @@ def _common(a: frozenset[T] | None, b: frozenset[T] | None) -> frozenset[T] | No
     return a & b
 
 
-_NOTHING_KNOWN = Outline(ALL, None, frozenset(), {}, None)
+_NOTHING_KNOWN = Outline(ALL, None, frozenset(), {}, None, frozenset())
 
 
 def outline(place: Place, fuel: int = 12) -> Outline:
@@ -345,7 +398,8 @@ def outline(place: Place, fuel: int = 12) -> Outline:
     if rules.additional is not None and rules.additional.contents is False and not rules.pattern_properties:
         allowed = frozenset(rules.properties or ())
     values = None if rules.values is None else frozenset(identity(v) for v in rules.values)
-    made = Outline(rules.types, values, frozenset(rules.required), fields, allowed)
+    beyond = frozenset(frozenset(wish.keys) for wish in rules.some if wish.pattern is None and wish.name is None)
+    made = Outline(rules.types, values, frozenset(rules.required), fields, allowed, beyond)
     if fuel:
         for each in rules.all_of:
             made = made.joined(outline(each, fuel - 1))
@@ -417,6 +471,7 @@ def check_built(place: Place) -> None:
     """Raises UnsupportedGrammar for combinators of ``place`` that cannot be multiplied out."""
     rules = place.rules
     groups(rules)
+    decisive(rules)
     for contains in rules.contains:
         if contains.hi is not None:
             negation(contains.place)

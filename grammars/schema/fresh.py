@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.errors import GrammarTooComplex
 from structgen.grammars.encoding import JSON_CANONICAL
-from structgen.grammars.expr import NEVER, Expr, alt, both, neg, seq, tagged
+from structgen.grammars.expr import NEVER, Expr, alt, both, matches, neg, seq, tagged
 from structgen.grammars.residual import State, state
 from structgen.grammars.schema import languages
 from structgen.grammars.schema.document import Place
@@ -27,33 +27,68 @@ def decode_key(spelled: bytes) -> str:
     return decoded
 
 
+Feature = str | Place
+"""A regular expression that is found in a key, or a subschema that the key satisfies."""
+
+
+class Wish(NamedTuple):
+    """Some key that has all features in ``needed`` and none in ``barred`` has a value that satisfies ``place``
+    (None: any value)."""
+
+    needed: int
+    barred: int
+    place: Place | None
+
+
+def readings(wishes: tuple[Place | None, ...], open_to: int) -> Iterator[int]:
+    """The sets of wishes for which a key may be counted that is in the scope of ``open_to``, largest first. Those for
+    any value come along by themselves."""
+    free = sum(1 << i for i in range(len(wishes)) if open_to >> i & 1 and wishes[i] is None)
+    subset = others = open_to & ~free
+    while True:
+        yield subset | free
+        if not subset:
+            return
+        subset = (subset - 1) & others
+
+
 class Fresh:
-    """Keys that are not declared: their language, and what their values must be.
+    """Keys that are not declared: their language, and what their values must be. The *class* of a key is the set of
+    features that it has, as bits.
 
     Args:
-        layers: for each rule of the conjunction its patterns (as numbers) with their places, and the place
-            for keys that match none of them.
+        layers: for each rule of the conjunction its patterns (as numbers of features) with their places, and the
+            place for keys that match none of them.
     """
 
     def __init__(
         self,
         forest: Forest,
-        patterns: tuple[str, ...],
+        features: tuple[Feature, ...],
         layers: tuple[tuple[tuple[tuple[int, Place], ...], Place | None], ...],
         names: Node | None,
+        wishes: tuple[Wish, ...] = (),
     ) -> None:
         self.forest = forest
-        self.patterns = patterns
+        self.features = features
         self.layers = layers
         self.names = names
-        self._nodes: dict[int, Node] = {}
+        self.wishes = wishes
+        self._nodes: dict[tuple[int, int], Node] = {}
         self._body: Expr | None = None
         self._open: bool | None = None
-        self._states: dict[tuple[frozenset[str] | None, int], State | None] = {}
+        self._states: dict[tuple[frozenset[str] | None, int, int | None], State | None] = {}
+        self._parts: dict[int, Expr] = {}
+        if wishes and len(features) > MAX_PATTERNS:
+            raise GrammarTooComplex(
+                f"more than {MAX_PATTERNS} different patterns and propertyNames apply to one object, and some key must "
+                "fail what they demand",
+                pointer=next((each.place.pointer for each in wishes if each.place is not None), None),
+            )
 
-    def node(self, bits: int) -> Node:
-        """The node of the value of a key that matches exactly the patterns in ``bits``."""
-        found = self._nodes.get(bits)
+    def node(self, bits: int, met: int = 0) -> Node:
+        """The node of the value of a key of the class ``bits`` that is counted for the wishes ``met``."""
+        found = self._nodes.get((bits, met))
         if found is None:
             places = []
             for pairs, rest in self.layers:
@@ -61,29 +96,50 @@ class Fresh:
                 places += matched
                 if not matched and rest is not None:
                     places.append(rest)
-            found = self._nodes[bits] = self.forest.node(places)
+            for i, wish in enumerate(self.wishes):
+                if met >> i & 1 and wish.place is not None:
+                    places.append(wish.place)
+            found = self._nodes[bits, met] = self.forest.node(places)
         return found
+
+    def readings(self, bits: int) -> list[int]:
+        """The sets of wishes for which a key of the class ``bits`` may be counted, largest first."""
+        scope = sum(
+            1 << i
+            for i, wish in enumerate(self.wishes)
+            if bits & wish.needed == wish.needed and not bits & wish.barred
+        )
+        return list(readings(tuple(wish.place for wish in self.wishes), scope))
+
+    def _feature(self, i: int) -> Expr:
+        """The keys that have the feature."""
+        feature = self.features[i]
+        if isinstance(feature, str):
+            return pattern_expr(feature, self.forest.style.encoding)
+        return self.forest.node((feature,)).parts.texts
 
     @property
     def subsets(self) -> range:
-        return range(1 << len(self.patterns))
+        return range(1 << len(self.features))
 
     def inputs(self) -> list[Node]:
         """Nodes whose satisfiability decides which keys there are."""
-        if len(self.patterns) <= MAX_PATTERNS:
+        if self.wishes:
+            return [self.node(bits, met) for bits in self.subsets for met in {0, *self.readings(bits)}]
+        if len(self.features) <= MAX_PATTERNS:
             return [self.node(bits) for bits in self.subsets]
         return [self.node(0), self.forest.node([place for pairs, _ in self.layers for _, place in pairs])]
 
     def _bad(self, truth: Callable[[Node], bool]) -> set[int]:
         """The pattern sets whose keys can have no value."""
-        if len(self.patterns) > MAX_SUBSETS:
+        if len(self.features) > MAX_SUBSETS:
             # One node that demands everything: if it has values, so has every weaker one.
             every = [place for pairs, _ in self.layers for _, place in pairs]
             if len(self.layers) > 1:
                 every += [rest for _, rest in self.layers if rest is not None]
             if truth(self.forest.node(every)):
                 return set() if truth(self.node(0)) else {0}
-        if len(self.patterns) > MAX_PATTERNS:
+        if len(self.features) > MAX_PATTERNS:
             raise GrammarTooComplex(
                 f"more than {MAX_PATTERNS} different patternProperties that contradict each other apply to one object",
                 pointer=self.layers[0][0][0][1].pointer,
@@ -92,19 +148,24 @@ class Fresh:
 
     @property
     def _same_for_all(self) -> bool:
-        """The value does not depend on the patterns that a key matches."""
-        return len(self.patterns) <= MAX_SUBSETS and len({self.node(bits) for bits in self.subsets}) == 1
+        """The value does not depend on the features of a key."""
+        if self.wishes or len(self.features) > MAX_SUBSETS:
+            return False
+        return len({self.node(bits) for bits in self.subsets}) == 1
+
+    @property
+    def _base(self) -> Expr:
+        return self.forest.style.encoding.any_text if self.names is None else self.names.parts.texts
 
     def body(self, truth: Callable[[Node], bool]) -> Expr:
         """The inside of a key whose value can be satisfied."""
-        encoding = self.forest.style.encoding
-        base = encoding.any_text if self.names is None else self.names.parts.texts
+        base = self._base
         bad = self._bad(truth)
         if not bad:
             return base
-        if len(bad) == 1 << len(self.patterns):
+        if len(bad) == 1 << len(self.features):
             return NEVER
-        found = [pattern_expr(pattern, encoding) for pattern in self.patterns]
+        found = [self._feature(i) for i in range(len(self.features))]
         parts = []
         no_other = 0 in bad
         if no_other:
@@ -137,22 +198,57 @@ class Fresh:
             self._open = self.language is NEVER or languages.endless(self.language)
         return self._open
 
-    def left(self, taken: frozenset[str]) -> Expr:
-        """The keys that are not ``taken``."""
-        if self.open or not taken:
-            return self.language
-        return both(self.language, neg(self.forest.style.encoding.words(dict.fromkeys(sorted(taken), 0))))
+    def part(self, classes: int) -> Expr:
+        """The insides of the keys of some classes (bit b: keys whose class is b), usable or not."""
+        found = self._parts.get(classes)
+        if found is None:
+            found = self._parts[classes] = self._part(classes)
+        return found
 
-    def start(self, taken: frozenset[str], depth: int) -> State | None:
-        """The terminal of a key. Its outcome is the set of patterns that the key matches."""
-        key = (None if self.open else taken, depth)
+    def _part(self, classes: int) -> Expr:
+        every = (1 << (1 << len(self.features))) - 1
+        if classes == every:
+            return self._base
+        with_feature = []
+        for i in range(len(self.features)):
+            having = sum(1 << bits for bits in self.subsets if bits >> i & 1)
+            expr = self._feature(i)
+            if classes == having:
+                return both(self._base, expr)
+            if classes == every & ~having:
+                return both(self._base, neg(expr))
+            with_feature.append(expr)
+        return alt(
+            *(
+                both(self._base, *(each if bits >> i & 1 else neg(each) for i, each in enumerate(with_feature)))
+                for bits in self.subsets
+                if classes >> bits & 1
+            )
+        )
+
+    def supply(self, classes: int, taken: frozenset[str]) -> int:
+        """How many keys of some classes there are that are not ``taken``, up to a limit."""
+        part = self.part(classes)
+        found = _distinct(part)
+        if found >= languages.MANY:
+            return found
+        return found - sum(_contains(part, key) for key in taken)
+
+    def start(self, taken: frozenset[str], depth: int, classes: int | None = None) -> State | None:
+        """The terminal of a key that is not ``taken``, of some classes (None: of all that are usable). Its outcome is
+        the class of the key."""
+        language = self.language if classes is None else self.part(classes)
+        is_open = self.open if classes is None else languages.endless(language)
+        key = (None if is_open else taken, depth, classes)
         if key not in self._states:
             layout, encoding = self.forest.style.layout, self.forest.style.encoding
-            left = self.left(taken)
             lead = layout.before_item(depth)
+            left = language
+            if taken and not is_open:
+                left = both(language, neg(encoding.words(dict.fromkeys(sorted(taken), 0))))
             whole = NEVER if left is NEVER else seq(lead, QUOTE, left, QUOTE)
             if whole is not NEVER and not self._same_for_all:
-                whole = tagged(whole, [seq(lead, QUOTE, pattern_expr(p, encoding), QUOTE) for p in self.patterns])
+                whole = tagged(whole, [seq(lead, QUOTE, self._feature(i), QUOTE) for i in range(len(self.features))])
             self._states[key] = state(whole)
         return self._states[key]
 
@@ -167,7 +263,7 @@ class Fresh:
             return _distinct(language) >= wanted
         if self.open:
             return self.language is not NEVER
-        return _distinct(self.left(taken)) >= wanted
+        return _distinct(both(self.language, neg(self.forest.style.encoding.words(dict.fromkeys(taken, 0))))) >= wanted
 
 
 def _distinct(language: Expr) -> int:
@@ -175,3 +271,10 @@ def _distinct(language: Expr) -> int:
     if language is NEVER or languages.endless(language):
         return 0 if language is NEVER else languages.MANY
     return languages.size(both(language, JSON_CANONICAL.any_text))
+
+
+def _contains(part: Expr, key: str) -> bool:
+    try:
+        return matches(part, json.dumps(key, ensure_ascii=False)[1:-1].encode())
+    except UnicodeEncodeError:
+        return False

@@ -106,8 +106,9 @@ class Rules:
 
     outline: Any = None
     groups: Any = None
+    decisive: Any = None
     decisions: Any = None
-    """What ``expand.outline``, ``expand.groups`` and ``unevaluated.decisions`` found."""
+    """What ``expand.outline``, ``expand.groups``, ``expand.decisive`` and ``unevaluated`` found."""
 
     def __init__(self, place: Place) -> None:
         self.place = place

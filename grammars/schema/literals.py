@@ -4,7 +4,7 @@ subschema. Numbers compare exactly: a float stands for the decimal that it is sp
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from structgen.grammars.schema.keywords import (
     OBJECT,
     STRING,
     Rules,
+    SomeKey,
     exact,
 )
 from structgen.grammars.schema.scalars import is_multiple, pattern_expr
@@ -125,6 +126,8 @@ def satisfies(rules: Rules, value: Any) -> bool:
         return False
     if kind == ARRAY and not _array(rules, value):
         return False
+    if kind in (OBJECT, ARRAY) and not _unevaluated(rules, value):
+        return False
     for group in rules.any_of:
         if not any(all(accepts(each, value) for each in alternative) for alternative in group):
             return False
@@ -188,7 +191,19 @@ def _object(rules: Rules, value: dict[str, Any]) -> bool:
             return False
         if not all(accepts(place, key) for place in rules.names):
             return False
-    return True
+    return all(
+        any(in_scope(wish, key) and accepts(wish.value, each) for key, each in value.items()) for wish in rules.some
+    )
+
+
+def in_scope(wish: SomeKey, key: str) -> bool:
+    """Whether the key is one of those of which some must fulfil the wish."""
+    return (
+        key not in wish.keys
+        and not any(text_matches(pattern, key) for pattern in wish.without)
+        and (wish.pattern is None or text_matches(wish.pattern, key))
+        and (wish.name is None or accepts(wish.name, key))
+    )
 
 
 def places_for(rules: Rules, key: str) -> list[Place]:
@@ -220,3 +235,52 @@ def _array(rules: Rules, value: list[Any]) -> bool:
         if n < contains.lo or (contains.hi is not None and n > contains.hi):
             return False
     return True
+
+
+def _unevaluated(rules: Rules, value: dict[str, Any] | list[Any]) -> bool:
+    """Whether the members that nothing evaluates satisfy what ``rules`` demand of such."""
+    place = rules.unevaluated_properties if isinstance(value, dict) else rules.unevaluated_items
+    if place is None or place.rules.empty:
+        return True
+    done = _evaluated(rules, value)
+    if isinstance(value, dict):
+        return all(accepts(place, each) for key, each in value.items() if key not in done)
+    return all(accepts(place, each) for i, each in enumerate(value) if i not in done)
+
+
+def _evaluated(rules: Rules, value: dict[str, Any] | list[Any]) -> set[str | int]:
+    """The keys or indices of the members that the keywords of a place evaluate, its ``unevaluated`` ones left aside."""
+    done: set[str | int] = set()
+    if isinstance(value, dict):
+        if rules.additional is not None:
+            return set(value)
+        for key in value:
+            if places_for(rules, key):
+                done.add(key)
+    elif rules.items is not None:
+        return set(range(len(value)))
+    else:
+        done.update(range(len(rules.prefix)))
+        done.update(i for i, each in enumerate(value) if any(accepts(place, each) for place in rules.contained))
+    for each in _successful(rules, value):
+        below = each.rules
+        own = below.unevaluated_properties if isinstance(value, dict) else below.unevaluated_items
+        if own is not None:
+            return set(value) if isinstance(value, dict) else set(range(len(value)))
+        done |= _evaluated(below, value)
+    return done
+
+
+def _successful(rules: Rules, value: Any) -> Iterator[Place]:
+    """The places that apply to the same value and that it satisfies."""
+    groups: list[tuple[Place, ...]] = [(each,) for each in rules.all_of]
+    for group in rules.any_of:
+        groups += group
+    for branches in rules.one_of:
+        groups += [(branch,) for branch in branches]
+    for condition, then, other in rules.conditions:
+        met = accepts(condition, value)
+        groups += [(each,) for each in ((condition, then) if met else (other,)) if each is not None]
+    for places in groups:
+        if all(accepts(each, value) for each in places):
+            yield from places

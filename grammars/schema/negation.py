@@ -2,7 +2,7 @@
 
 ``not``, ``oneOf`` whose branches overlap, and ``if`` all become unions of conjunctions of positive rules:
 a value fails a conjunction when it fails one of the parts, and each keyword has a keyword that says the
-opposite for values of its type. What has no opposite here is refused (``UnsupportedGrammar``).
+opposite for values of its type.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from structgen.errors import UnsupportedGrammar
 from structgen.grammars.schema.document import Place
-from structgen.grammars.schema.keywords import ALL, ARRAY, NUMBER, OBJECT, STRING, Bound, Contains, Rules
+from structgen.grammars.schema.keywords import ALL, ARRAY, NUMBER, OBJECT, STRING, Bound, Contains, Rules, SomeKey
 
 
 def negation(place: Place) -> Place:
-    """A place that holds exactly the values that ``place`` does not. Raises UnsupportedGrammar."""
+    """A place that holds exactly the values that ``place`` does not."""
     if place.negated is not None:
         return place.negated
     rules = place.rules
@@ -26,10 +25,14 @@ def negation(place: Place) -> Place:
     if len(rules.negations) == 1 and len(rules.enforced) == 1:
         place.negated = rules.negations[0]
         return place.negated
+    if not rules.types:
+        place.negated = place.document.place(True, place.scope, place, "")
+        return place.negated
     made = Rules(place)
     made.enforced = ["not"]
     # Set before the parts are built: a recursive schema meets itself.
     place.negated = place.document.made(made, place)
+    place.negated.negated = place
     try:
         alternatives = [(place.document.made(part, place),) for part in _parts(rules)]
         alternatives += [(negation(each),) for each in rules.all_of]
@@ -52,6 +55,8 @@ def _some(place: Place, types: int = ALL) -> Rules:
 
 def _parts(rules: Rules) -> Iterator[Rules]:
     """Rules, each the opposite of one keyword; a value fails ``rules`` when it satisfies one of them."""
+    from structgen.grammars.schema.unevaluated import denials
+
     place = rules.place
     document = place.document
 
@@ -72,7 +77,7 @@ def _parts(rules: Rules) -> Iterator[Rules]:
     yield from _scalar_parts(rules)
     for group in rules.any_of:
         made = _some(place)
-        made.all_of = tuple(_negated_conjunction(place, alternative) for alternative in group)
+        made.all_of = tuple(negated_conjunction(place, alternative) for alternative in group)
         yield made
     for each in rules.negations:
         made = _some(place)
@@ -122,19 +127,40 @@ def _parts(rules: Rules) -> Iterator[Rules]:
         made = _some(place, OBJECT)
         made.min_properties = rules.max_properties + 1
         yield made
-    if rules.additional is not None and rules.additional.contents is not True:
-        raise _unsupported(place, "additionalProperties")
-    if any(each.contents is not True for each in (rules.pattern_properties or {}).values()):
-        raise _unsupported(place, "patternProperties")
-    if rules.names:
-        raise _unsupported(place, "propertyNames")
-    for keyword, unevaluated in (
-        ("unevaluatedProperties", rules.unevaluated_properties),
-        ("unevaluatedItems", rules.unevaluated_items),
-    ):
-        if unevaluated is not None and unevaluated.contents is not True:
-            raise _unsupported(place, keyword)
+    yield from _key_parts(rules)
+    yield from denials(rules)
     yield from _array_parts(rules)
+
+
+def _key_parts(rules: Rules) -> Iterator[Rules]:
+    """The opposites of the keywords that speak of all keys, and of ``some``."""
+    place = rules.place
+    anything = place.document.place(True, place.scope, place, "")
+    wishes = []
+    if rules.additional is not None:
+        keys, patterns = tuple(rules.properties or ()), tuple(rules.pattern_properties or ())
+        wishes.append(SomeKey(negation(rules.additional), keys, patterns))
+    for pattern, each in (rules.pattern_properties or {}).items():
+        wishes.append(SomeKey(negation(each), pattern=pattern))
+    for each in rules.names:
+        wishes.append(SomeKey(anything, name=negation(each)))
+    for wish in wishes:
+        if wish.value.rules.types and (wish.name is None or wish.name.rules.types):
+            made = _some(place, OBJECT)
+            made.some = (wish,)
+            yield made
+    for wish in rules.some:
+        made = _some(place, OBJECT)
+        refused = negation(wish.value)
+        if wish.pattern is not None:
+            made.pattern_properties = {wish.pattern: refused}
+        elif wish.name is not None:
+            made.names = (negation(wish.name),)
+        else:
+            made.properties = dict.fromkeys(wish.keys, anything)
+            made.pattern_properties = dict.fromkeys(wish.without, anything)
+            made.additional = refused
+        yield made
 
 
 def _scalar_parts(rules: Rules) -> Iterator[Rules]:
@@ -220,20 +246,13 @@ def _array_parts(rules: Rules) -> Iterator[Rules]:
             yield made
 
 
-def _negated_conjunction(place: Place, alternative: tuple[Place, ...]) -> Place:
+def negated_conjunction(place: Place, alternative: tuple[Place, ...]) -> Place:
     if len(alternative) == 1:
         return negation(alternative[0])
     made = _some(place)
     made.any_of = (tuple((negation(each),) for each in alternative),)
     found: Place = place.document.made(made, place)
     return found
-
-
-def _unsupported(place: Place, keyword: str) -> UnsupportedGrammar:
-    return UnsupportedGrammar(
-        f"the opposite of {keyword} is not built yet (it stands under not or if, or in a oneOf whose branches overlap)",
-        pointer=f"{place.pointer}/{keyword.split()[0]}",
-    )
 
 
 def container_excluded(place: Place, value: Any) -> Place:

@@ -295,8 +295,7 @@ def explore(root: Node) -> None:
     for node in queue:
         below: list[Node | None] = []
         for case in node.parts.cases:
-            below += [case.node(key) for key in case.keys]
-            below += case.fresh.inputs()
+            below += case.everything()
         for array in node.parts.arrays:
             below += array.everything()
         for each in below:

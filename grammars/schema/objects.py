@@ -1,27 +1,33 @@
 """Objects: a case says what one alternative demands, a plan joins cases, a frame remembers the keys.
 
 Keys that some alternative names are *declared*: their places are bits. All others are *fresh*: their text is
-compared with the keys seen so far, so that no key occurs twice.
+compared with the keys seen so far, so that no key occurs twice. Where some key must have a certain value (a *wish*,
+``Rules.some``), a key is read in several ways: as one that fulfils the wish, and as one that need not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from structgen.errors import UnsupportedGrammar
+from structgen.errors import GrammarTooComplex
 from structgen.grammars.expr import alt, literal, seq, tagged
 from structgen.grammars.machine import Cell, Thread
-from structgen.grammars.residual import FreshKey, State, state
-from structgen.grammars.schema.fresh import Fresh, decode_key
-from structgen.grammars.schema.keywords import Rules
-from structgen.grammars.schema.literals import accepts, places_for
+from structgen.grammars.residual import COMPLETE, FreshKey, State, state
+from structgen.grammars.schema.completion import Completion, Written, bits
+from structgen.grammars.schema.expand import referred
+from structgen.grammars.schema.fresh import Feature, Fresh, Wish, decode_key, readings
+from structgen.grammars.schema.keywords import Rules, SomeKey
+from structgen.grammars.schema.literals import accepts, in_scope, places_for
 from structgen.grammars.schema.scalars import QUOTE
 
 if TYPE_CHECKING:
     from structgen.grammars.schema.nodes import Forest, Node
 
 VIEW_LIMIT = 256
+
+MAX_WISHES = 6
 
 FIRST, KEY, FRESH, VALUE, CHOICE, AFTER = range(6)
 CLOSE = 0  # outcome of a key terminal that closes instead; declared key i has outcome i + 1
@@ -45,53 +51,105 @@ class ObjectCase:
                 self.dependents[key] = self.dependents.get(key, ()) + tuple(w for w in wanted if w != key)
         self.dependents = {key: wanted for key, wanted in self.dependents.items() if wanted}
         self.names = tuple(dict.fromkeys(place for rule in rules for place in rule.names))
+        self.wishes = self._make_wishes()
         keys: dict[str, None] = {}
         for rule in rules:
             keys.update(dict.fromkeys(rule.properties or ()))
+            for wish in rule.some:
+                keys.update(dict.fromkeys(wish.keys))
         keys.update(self.required)
         for key, wanted in self.dependents.items():
             keys[key] = None
             keys.update(dict.fromkeys(wanted))
         self.keys = tuple(keys)
-        self._nodes: dict[str, Node | None] = {}
-        if self.dependents and self.min_properties and self.max_properties is not None:
-            raise UnsupportedGrammar(
-                "dependentRequired with both minProperties and maxProperties is not built yet",
-                pointer=rules[0].place.pointer,
-            )
+        self._nodes: dict[tuple[str, int], Node | None] = {}
+        self._readings: dict[str, tuple[int, ...]] = {}
         self.fresh = self._make_fresh()
 
+    def _make_wishes(self) -> tuple[SomeKey, ...]:
+        """The wishes, without repetitions."""
+        found: dict[object, SomeKey] = {}
+        for rule in self.rules:
+            for wish in rule.some:
+                value = referred(wish.value)
+                key = (frozenset(wish.keys), frozenset(wish.without), wish.pattern, wish.name)
+                found[key, None if value.rules.empty else value] = wish._replace(value=value)
+        if sum(not wish.value.rules.empty for wish in found.values()) > MAX_WISHES or len(found) > 2 * MAX_WISHES:
+            raise GrammarTooComplex(
+                f"for more than {MAX_WISHES} subschemas some key must fail it (additionalProperties, "
+                "patternProperties, propertyNames under not, or in a oneOf whose branches overlap)",
+                pointer=self.rules[0].place.pointer,
+            )
+        return tuple(found.values())
+
     def _make_fresh(self) -> Fresh:
-        patterns: dict[str, int] = {}
+        features: dict[Feature, int] = {}
         layers = []
         for rule in self.rules:
             if not rule.pattern_properties and (rule.additional is None or rule.additional.rules.empty):
                 continue
             pairs = tuple(
-                (patterns.setdefault(pattern, len(patterns)), place)
+                (features.setdefault(pattern, len(features)), place)
                 for pattern, place in (rule.pattern_properties or {}).items()
             )
             layers.append((pairs, rule.additional))
+        wishes = []
+        for wish in self.wishes:
+            needed = barred = 0
+            for feature in (wish.pattern, wish.name):
+                if feature is not None:
+                    needed |= 1 << features.setdefault(feature, len(features))
+            for pattern in wish.without:
+                barred |= 1 << features.setdefault(pattern, len(features))
+            wishes.append(Wish(needed, barred, None if wish.value.rules.empty else wish.value))
         names = self.forest.node(self.names) if self.names else None
-        key = (tuple(patterns), tuple(layers), names)
-        made: Fresh = self.forest.interned(key, lambda: Fresh(self.forest, tuple(patterns), tuple(layers), names))
+        key = (tuple(features), tuple(layers), names, tuple(wishes))
+        made: Fresh = self.forest.interned(
+            key, lambda: Fresh(self.forest, tuple(features), tuple(layers), names, tuple(wishes))
+        )
         return made
 
-    def node(self, key: str) -> Node | None:
-        """The node of the value of ``key``; None when the key itself is forbidden by propertyNames."""
-        if key not in self._nodes:
+    def node(self, key: str, met: int = 0) -> Node | None:
+        """The node of the value of ``key``, counted for the wishes ``met``; None when the key itself is forbidden by
+        propertyNames."""
+        if (key, met) not in self._nodes:
             allowed = all(accepts(place, key) for place in self.names)
             places = [place for rule in self.rules for place in places_for(rule, key)]
-            self._nodes[key] = self.forest.node(places) if allowed and _spellable(key) else None
-        return self._nodes[key]
+            places += [wish.value for i, wish in enumerate(self.wishes) if met >> i & 1]
+            self._nodes[key, met] = self.forest.node(places) if allowed and _spellable(key) else None
+        return self._nodes[key, met]
+
+    def readings(self, key: str) -> tuple[int, ...]:
+        """The sets of wishes for which ``key`` may be counted, largest first."""
+        found = self._readings.get(key)
+        if found is None:
+            scope = sum(1 << i for i, wish in enumerate(self.wishes) if in_scope(wish, key))
+            places = tuple(None if wish.value.rules.empty else wish.value for wish in self.wishes)
+            found = self._readings[key] = tuple(readings(places, scope))
+        return found
 
     def inputs(self) -> list[Node]:
         """Nodes whose satisfiability decides that of the case."""
-        keys = self.keys if self.min_properties or self.dependents else tuple(self.required)
-        found = [node for key in keys if (node := self.node(key)) is not None]
-        if self.min_properties > len(self.required):
+        keys = self.keys if self.min_properties or self.dependents or self.wishes else tuple(self.required)
+        found = [
+            node
+            for key in keys
+            for met in ({0, *self.readings(key)} if self.wishes else (0,))
+            if (node := self.node(key, met)) is not None
+        ]
+        if self.min_properties > len(self.required) or self.wishes:
             found += self.fresh.inputs()
         return found
+
+    def everything(self) -> list[Node]:
+        """The nodes of all values."""
+        found = [
+            node
+            for key in self.keys
+            for met in ({0, *self.readings(key)} if self.wishes else (0,))
+            if (node := self.node(key, met)) is not None
+        ]
+        return found + self.fresh.inputs()
 
     def needs(self, keys: Iterator[str] | list[str]) -> set[str]:
         """The keys, and all that they depend on."""
@@ -113,50 +171,17 @@ class ObjectCase:
             node = self.node(key)
             if node is None or not truth(node):
                 return False
-        if self.min_properties <= len(need):
+        if self.min_properties <= len(need) and not self.wishes:
             return True
-        usable = {key for key in self.keys if (node := self.node(key)) is not None and truth(node)}
-        usable = {key for key in usable if self.needs([key]) <= usable}
-        return len(usable) >= self.min_properties or self.fresh.at_least(
-            self.min_properties - len(usable), frozenset(self.keys), truth
-        )
+        whole = Completion(self, self.keys, truth)
+        return whole.possible(Written(0, (1 << len(self.keys)) - 1, unmet=(1 << len(self.wishes)) - 1))
 
 
 def _spellable(text: str) -> bool:
     return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
 
 
-class _PlanCase:
-    """A case with its keys as bits of the plan."""
-
-    __slots__ = ("case", "closure_of", "fresh", "hi", "lo", "nodes", "required", "usable")
-
-    def __init__(self, case: ObjectCase, keys: tuple[str, ...]) -> None:
-        index = {key: i for i, key in enumerate(keys)}
-        self.case = case
-        self.fresh = case.fresh
-        self.lo, self.hi = case.min_properties, case.max_properties
-        self.required = sum(1 << index[key] for key in case.required)
-        self.nodes = [case.node(key) for key in keys]
-        usable = sum(1 << i for i, node in enumerate(self.nodes) if node is not None and node.satisfiable)
-        self.closure_of: dict[int, int] = {}
-        for key in case.dependents:
-            needs = sum(1 << index[each] for each in case.needs([key]))
-            self.closure_of[index[key]] = needs
-            if needs & ~usable:
-                usable &= ~(1 << index[key])
-        self.usable = usable
-
-    def closure(self, keys: int) -> int:
-        found = keys
-        for i, needs in self.closure_of.items():
-            if keys >> i & 1:
-                found |= needs
-        return found
-
-    @property
-    def plain(self) -> bool:
-        return not self.closure_of and not self.lo and self.hi is None
+Ways = tuple[tuple[int, "Node"], ...]
 
 
 class Position(NamedTuple):
@@ -166,11 +191,18 @@ class Position(NamedTuple):
         offer: declared keys, as bits.
         fresh: the cases in which a fresh key may come, as bits, by their ``Fresh``.
         close: the object may end.
+        classes: the classes of fresh keys that may come, as bits; None: all.
+        ways: where there are wishes, how each declared key that may come may be read: the wishes that it fulfils,
+            and its node.
+        fresh_ways: the same for each class of fresh keys.
     """
 
     offer: int
     fresh: tuple[tuple[Fresh, int], ...]
     close: bool
+    classes: int | None = None
+    ways: Mapping[int, Ways] = MappingProxyType({})
+    fresh_ways: Mapping[int, Ways] = MappingProxyType({})
 
 
 class ObjectPlan:
@@ -184,21 +216,26 @@ class ObjectPlan:
     def __init__(self, forest: Forest, cases: list[ObjectCase], keys: tuple[str, ...]) -> None:
         self.forest = forest
         self.keys = keys
-        self.cases = [_PlanCase(case, keys) for case in cases]
+        self.cases = [Completion(case, keys) for case in cases]
         self.declared = frozenset(keys)
         self.any_order = forest.style.any_order
         self.counting = any(case.lo or case.hi is not None for case in self.cases)
         self.by_position = not self.any_order and not any(case.closure_of for case in self.cases)
         """Only the place in the order matters, not which keys were left out."""
-        self._positions: dict[tuple[int, int, int, bool, frozenset[str] | None], Position] = {}
+        self._positions: dict[tuple[int, int, int, bool, int, frozenset[str] | None], Position] = {}
         self._keys: dict[tuple[int, bool, int], State | None] = {}
         self._after: dict[tuple[bool, bool, int], State | None] = {}
         self._choices: dict[tuple[tuple[Node, int], ...], State | None] = {}
-        self.bounded_fresh = any(not case.fresh.open for case in self.cases)
+        self.wishing = bool(cases[0].wishes)
+        """There are wishes; the plan has one case only."""
+        self.bounded_fresh = any(
+            not case.fresh.open or (self.wishing and bool(case.fresh.features)) for case in self.cases
+        )
         self.count_limit = max((case.lo if case.hi is None else case.hi + 1 for case in self.cases), default=0)
 
     def opening(self, depth: int) -> ObjectFrame:
-        return ObjectFrame(self, FIRST, 0, frozenset(), 0, (1 << len(self.cases)) - 1, None, depth)
+        unmet = (1 << len(self.cases[0].case.wishes)) - 1
+        return ObjectFrame(self, FIRST, 0, frozenset(), 0, (1 << len(self.cases)) - 1, None, depth, unmet)
 
     def _reachable(self, seen: int, started: bool) -> int:
         """Declared keys that may still come by order."""
@@ -207,76 +244,101 @@ class ObjectPlan:
             return everything & ~seen
         return 0 if started else everything & ~((1 << seen.bit_length()) - 1)
 
-    def _viable(
-        self, case: _PlanCase, seen: int, count: int, started: bool, extra: frozenset[str], more: int = 0
-    ) -> bool:
-        """Whether the object can be completed (``more``: fresh keys just written, not yet in ``extra``)."""
-        if self.by_position:
-            left = case.required & self._reachable(seen, False)
-        else:
-            left = case.closure(seen | case.required) & ~seen
-        reachable = case.usable & self._reachable(seen, started)
-        if left & ~reachable:
-            return False
-        must = left.bit_count()
-        if case.hi is not None and count + must > case.hi:
-            return False
-        if count + must >= case.lo:
-            return True
-        optional = [i for i in _bits(reachable) if not case.closure_of.get(i, 0) & ~(seen | reachable)]
-        if count + len(optional) >= case.lo:
-            return True
-        return case.fresh.at_least(case.lo - count - len(optional) + more, extra | self.declared)
+    def _skips(self, case: Completion, seen: int, index: int) -> bool:
+        """Whether the key ``index`` comes, by order, after one that must come first."""
+        return self.by_position and bool(case.required & self._reachable(seen, False) & ((1 << index) - 1))
 
-    def _offered(self, case: _PlanCase, seen: int, count: int, started: bool, extra: frozenset[str]) -> int:
-        reachable = case.usable & self._reachable(seen, started)
+    def _after_key(self, index: int, seen: int, count: int, extra: frozenset[str], unmet: int) -> Written:
+        """After the declared key ``index``."""
+        seen |= 1 << index
+        return Written(seen, self._reachable(seen, bool(extra)), count + 1, extra, unmet=unmet)
+
+    def _offered(self, case: Completion, seen: int, count: int, extra: frozenset[str]) -> int:
+        reachable = case.usable & self._reachable(seen, bool(extra))
         if case.plain:
-            left = case.required & ~seen
             if not self.any_order:
                 left = case.required & self._reachable(seen, False)
                 return reachable & (((left & -left) << 1) - 1) if left else reachable
             return reachable
         found = 0
-        for i in _bits(reachable):
-            after = seen | 1 << i
-            if not self.any_order and self.by_position:
-                skipped = case.required & self._reachable(seen, False) & ((1 << i) - 1)
-                if skipped:
-                    break
-            if self._viable(case, after, count + 1, started, extra):
+        for i in bits(reachable):
+            if self._skips(case, seen, i):
+                break
+            if case.possible(self._after_key(i, seen, count, extra, 0)):
                 found |= 1 << i
         return found
 
-    def position(self, alive: int, seen: int, count: int, extra: frozenset[str]) -> Position:
-        """What may come after the keys ``seen`` and ``extra``."""
-        started = bool(extra)
-        key = (alive, seen, count, started, extra if self.bounded_fresh else None)
+    def position(self, alive: int, seen: int, count: int, extra: frozenset[str], unmet: int) -> Position:
+        """What may come after the keys ``seen`` and ``extra``, when the wishes ``unmet`` are open."""
+        key = (alive, seen, count, bool(extra), unmet, extra if self.bounded_fresh else None)
         found = self._positions.get(key)
         if found is None:
-            found = self._positions[key] = self._position(alive, seen, count, extra)
+            make = self._wished if self.wishing else self._position
+            found = self._positions[key] = make(alive, seen, count, extra, unmet)
         return found
 
-    def _position(self, alive: int, seen: int, count: int, extra: frozenset[str]) -> Position:
-        started = bool(extra)
+    def _position(self, alive: int, seen: int, count: int, extra: frozenset[str], unmet: int) -> Position:
         offer, close = 0, False
         fresh: dict[Fresh, int] = {}
-        for c in _bits(alive):
+        for c in bits(alive):
             case = self.cases[c]
-            offer |= self._offered(case, seen, count, started, extra)
-            left = case.closure(seen | case.required) & ~seen
-            if self.by_position:
-                left = case.required & self._reachable(seen, False)
-            close = close or (not left and count >= case.lo and (case.hi is None or count <= case.hi))
-            if not left & ~(case.usable & self._reachable(seen, True)) and self._fresh_fits(case, seen, count, extra):
+            offer |= self._offered(case, seen, count, extra)
+            close = close or self._closes(case, seen, count)
+            if self._fresh_fits(case, seen, count, extra):
                 fresh[case.fresh] = fresh.get(case.fresh, 0) | 1 << c
         return Position(offer, tuple(fresh.items()), close)
 
-    def _fresh_fits(self, case: _PlanCase, seen: int, count: int, extra: frozenset[str]) -> bool:
+    def _closes(self, case: Completion, seen: int, count: int) -> bool:
+        return not case.left(seen) and count >= case.lo and (case.hi is None or count <= case.hi)
+
+    def _fresh_fits(self, case: Completion, seen: int, count: int, extra: frozenset[str]) -> bool:
         if case.hi is not None and count >= case.hi:
             return False
-        if case.fresh.start(extra | self.declared, 0) is None:
+        reachable = self._reachable(seen, True)
+        if case.left(seen) & ~(case.usable & reachable) or case.fresh.start(extra | self.declared, 0) is None:
             return False
-        return self._viable(case, seen, count + 1, True, extra, more=1)
+        return case.possible(Written(seen, reachable, count + 1, extra, spent=0))
+
+    def _wished(self, alive: int, seen: int, count: int, extra: frozenset[str], unmet: int) -> Position:
+        """``_position`` of the only case, where there are wishes."""
+        case = self.cases[0]
+        ways: dict[int, Ways] = {}
+        for i in bits(case.usable & self._reachable(seen, bool(extra))):
+            if self._skips(case, seen, i):
+                break
+            found: dict[Node, int] = {}
+            for met in case.case.readings(self.keys[i]):
+                node = case.case.node(self.keys[i], met)
+                assert node is not None
+                # Fulfilling more leaves more open: of ways with the same values the first one will do.
+                if node in found or not node.satisfiable:
+                    continue
+                if case.possible(self._after_key(i, seen, count, extra, unmet & ~met)):
+                    found[node] = met
+            if found:
+                ways[i] = tuple((met, node) for node, met in found.items())
+        fresh_ways: dict[int, Ways] = {}
+        fresh, reachable = case.fresh, self._reachable(seen, True)
+        taken = extra | self.declared
+        for patterns in fresh.subsets:
+            found = {}
+            for met in fresh.readings(patterns):
+                node = fresh.node(patterns, met)
+                if node in found or not node.satisfiable:
+                    continue
+                after = Written(seen, reachable, count + 1, extra, patterns, unmet & ~met)
+                if fresh.supply(1 << patterns, taken) and case.possible(after):
+                    found[node] = met
+            if found:
+                fresh_ways[patterns] = tuple((met, node) for node, met in found.items())
+        return Position(
+            sum(1 << i for i in ways),
+            ((fresh, alive),) if fresh_ways else (),
+            not unmet and self._closes(case, seen, count),
+            sum(1 << patterns for patterns in fresh_ways),
+            ways,
+            fresh_ways,
+        )
 
     def key_state(self, offer: int, close: bool, first: bool, depth: int) -> State | None:
         """The terminal of a declared key, or of the end of an empty object."""
@@ -285,7 +347,7 @@ class ObjectPlan:
             layout, encoding = self.forest.style.layout, self.forest.style.encoding
             parts = []
             if offer:
-                words = encoding.words({self.keys[i]: i + 1 for i in _bits(offer)}, b'"')
+                words = encoding.words({self.keys[i]: i + 1 for i in bits(offer)}, b'"')
                 parts.append(seq(layout.before_item(depth), QUOTE, words))
             if close:
                 parts.append(seq(layout.in_empty(), literal(b"}", CLOSE)))
@@ -318,13 +380,6 @@ class ObjectPlan:
         )
 
 
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
 class ObjectFrame(NamedTuple):
     """An object being written.
 
@@ -334,6 +389,7 @@ class ObjectFrame(NamedTuple):
         total: the number of keys, where it matters.
         alive: the cases still possible, as bits.
         value: in stage VALUE the node of the value; in CHOICE the groups of nodes and cases.
+        unmet: the wishes that are still open, as bits.
     """
 
     plan: ObjectPlan
@@ -344,6 +400,7 @@ class ObjectFrame(NamedTuple):
     alive: int
     value: Node | tuple[tuple[Node, int], ...] | None
     depth: int
+    unmet: int = 0
 
     @property
     def view(self) -> Hashable:
@@ -358,12 +415,12 @@ class ObjectFrame(NamedTuple):
                 )
                 for case in plan.cases
             )
-        return plan, self.stage, self.seen, extra, count, self.alive, self.value, self.depth
+        return plan, self.stage, self.seen, extra, count, self.alive, self.value, self.depth, self.unmet
 
     def threads(self, cell: Cell) -> list[Thread]:
         """Threads at this stage; ``cell`` has this frame on top."""
         plan = self.plan
-        position = plan.position(self.alive, self.seen, self.total, self.extra)
+        position = self._position
         more = bool(position.offer or position.fresh)
         if self.stage == AFTER:
             after = plan.after_state(more, position.close, self.depth)
@@ -375,7 +432,7 @@ class ObjectFrame(NamedTuple):
             found.append(Thread(begun, cell))
         for fresh, alive in position.fresh:
             taken = self.extra | plan.declared
-            start = fresh.start(taken, self.depth)
+            start = fresh.start(taken, self.depth, position.classes)
             if start is not None:
                 frame = self._replace(stage=FRESH, alive=alive)
                 found.append(Thread(FreshKey(start, taken, decode_key), cell.replace(frame)))
@@ -419,23 +476,42 @@ class ObjectFrame(NamedTuple):
     def _declared(self, cell: Cell, index: int) -> Sequence[Thread]:
         """A declared key has been read."""
         plan = self.plan
+        seen = (2 << index) - 1 if plan.by_position else self.seen | 1 << index
+        frame = self._replace(seen=seen, total=self._counted())
+        if plan.wishing:
+            return self._read(cell, frame, self._position.ways[index])
         groups: dict[Node, int] = {}
-        for c in _bits(self.alive):
+        for c in bits(self.alive):
             case = plan.cases[c]
-            if plan._offered(case, self.seen, self.total, bool(self.extra), self.extra) >> index & 1:
+            if plan._offered(case, self.seen, self.total, self.extra) >> index & 1:
                 node = case.nodes[index]
                 assert node is not None
                 groups[node] = groups.get(node, 0) | 1 << c
-        seen = (2 << index) - 1 if plan.by_position else self.seen | 1 << index
-        frame = self._replace(seen=seen, total=self._counted())
         return _values(cell, frame, tuple(groups.items()))
 
     def _fresh(self, cell: Cell, outcome: int, text: bytes | None) -> Sequence[Thread]:
-        """A key that is not declared has been read; ``outcome`` holds the patterns that it matches."""
+        """A key that is not declared has been read; ``outcome`` is its class."""
+        plan = self.plan
+        if text is None and plan.bounded_fresh:
+            # What may follow depends on which keys are left.
+            return (Thread(COMPLETE, cell),)
         extra = self.extra | {decode_key(text)} if text is not None else self.extra | {""}
-        fresh = next(self.plan.cases[c].fresh for c in _bits(self.alive))
         frame = self._replace(extra=extra, total=self._counted())
+        if plan.wishing:
+            return self._read(cell, frame, self._position.fresh_ways[outcome])
+        fresh = next(plan.cases[c].fresh for c in bits(self.alive))
         return _values(cell, frame, ((fresh.node(outcome), self.alive),))
+
+    def _read(self, cell: Cell, frame: ObjectFrame, ways: Ways) -> Sequence[Thread]:
+        """The ways to go on after a key, by the wishes that it fulfils."""
+        found: list[Thread] = []
+        for met, node in ways:
+            found += _values(cell, frame._replace(unmet=self.unmet & ~met), ((node, self.alive),))
+        return found
+
+    @property
+    def _position(self) -> Position:
+        return self.plan.position(self.alive, self.seen, self.total, self.extra, self.unmet)
 
     def __repr__(self) -> str:
         return f"Object({['first', 'key', 'fresh', 'value', 'choice', 'after'][self.stage]} {self.seen:b})"
@@ -468,6 +544,8 @@ def plans_of(forest: Forest, cases: list[ObjectCase]) -> tuple[ObjectPlan, ...]:
     groups: list[tuple[list[ObjectCase], dict[str, None]]] = []
     for case in cases:
         for members, keys in groups:
+            if case.wishes or members[0].wishes:
+                continue
             if forest.style.any_order or _agree(members, keys, case):
                 members.append(case)
                 keys.update(dict.fromkeys(case.keys))
