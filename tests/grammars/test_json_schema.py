@@ -360,7 +360,6 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("schema", "pointer"),
         [
-            ({"type": "array", "uniqueItems": True}, "#/uniqueItems"),
             ({"properties": {"a": {"unevaluatedProperties": False}}}, "#/properties/a/unevaluatedProperties"),
             ({"$dynamicRef": "#a"}, "#/$dynamicRef"),
         ],
