@@ -9,13 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars import numbers
 from structgen.grammars.encoding import JSON_CANONICAL, Encoding
 from structgen.grammars.expr import NEVER, Expr, alt, both, literal, optional, rep, seq, switch
 from structgen.grammars.residual import state
 from structgen.grammars.schema import languages
 from structgen.grammars.schema.literals import identity, number_of
-from structgen.grammars.schema.scalars import QUOTE
+from structgen.grammars.schema.scalars import QUOTE, number_value_expr
 
 _DIGIT = switch([(0x30, 0x39, alt(literal(b"")))])
 _NONZERO = switch([(0x31, 0x39, alt(literal(b"")))])
@@ -86,8 +85,8 @@ def spellings(values: Iterable[Hashable], encoding: Encoding) -> Expr:
     for value in values:
         if isinstance(value, str):
             texts[value] = 0
-        elif isinstance(value, Decimal) and abs(value.adjusted()) < 400:  # farther ones are left to the frame
-            others.append(numbers.number(value, value))
+        elif isinstance(value, Decimal):
+            others.append(number_value_expr(value, True))
         elif isinstance(value, tuple) and isinstance(value[0], type):
             others.append(literal(json.dumps(value[1]).encode()))
     strings = seq(QUOTE, encoding.words(texts, b'"')) if texts else NEVER
