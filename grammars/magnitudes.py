@@ -188,6 +188,8 @@ class Magnitudes:
         easy = not (self.ratios or self.gaps)
         for point in range(self.hi.point, self.lowest - 1, -1):
             shift = point - length + self.step.places
+            if shift < 0 and prefix % 10**-shift:
+                break  # all digits behind the last place must be 0
             up, down = 10 ** max(shift, 0), self.step.scaled * 10 ** max(-shift, 0)
             first = max(-(-prefix * up // down), self.first)
             last = min((prefix * up + up - 1) // down, self.last)
