@@ -25,6 +25,8 @@ from structgen.errors import GrammarTooComplex
 
 ALL_BYTES = (1 << 256) - 1
 MAX_ALTERNATIVES = 4096
+UNSURE_OUTCOME = -1
+"""Outcome of loose expressions (lifted.py) where only the exact one knows how to go on."""
 
 _interned: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
 _uids = count()
@@ -67,6 +69,15 @@ class Expr:
         """An expression with the same answers for strings of at most ``limit`` bytes, and with
         counters no larger than that; many expressions share one."""
         return self
+
+    @property
+    def remembers(self) -> bool:
+        """Texts read so far make so many different expressions that tables should not be filled with them."""
+        return False
+
+    def loose(self, tail: Expr) -> Expr | None:
+        """Where this expression (followed by ``tail``) remembers: a stand-in without memory, see lifted.py."""
+        return None
 
     def classes(self) -> Iterator[tuple[int, int]]:
         """Partition of the 256 bytes as pairs (a byte, the set it stands for)."""
@@ -211,6 +222,13 @@ class Seq(Expr):
             parts.append(at.head.clamped(limit))
             at = at.tail
         return seq(*parts, at.clamped(limit))
+
+    @property
+    def remembers(self) -> bool:
+        return self.head.remembers
+
+    def loose(self, tail: Expr) -> Expr | None:
+        return self.head.loose(seq(self.tail, tail))
 
     def __repr__(self) -> str:
         return f"({self.head!r} {self.tail!r})"

@@ -1,0 +1,255 @@
+"""Languages given as automata over code points, read in bytes.
+
+Some languages are easier to follow than to write as an expression: what is counted, nested or remembered is a
+value of a **position**, and positions are made as they are met. ``Lifted`` is such a position as an expression,
+in any encoding.
+
+A position that remembers text (the name just being read, the label whose length in Punycode counts) differs from
+all others, so a mask would visit a new state at every node of the vocabulary. Its ``loose`` twin forgets: it says
+with which characters the text surely goes on, whatever was read, and which ones (``UNSURE``) need the memory. Masks
+walk the twin, whose states are few and shared, and look closely only behind the unsure characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from structgen.grammars.charset import CharSet
+from structgen.grammars.encoding import Encoding
+from structgen.grammars.expr import EPSILON, NEVER, UNSURE_OUTCOME, Expr, _intern, alt, out, seq
+
+
+class Position:
+    """Where a text over code points is. Subclasses are frozen, hashable, and compare by content.
+
+    Attributes:
+        ends: the text may end here; None (loose positions only): it depends on what was forgotten.
+        forgetful: this is a loose twin.
+        checked: ``after`` may refuse characters of the moves whose target is None.
+    """
+
+    __slots__ = ()
+    forgetful: bool = False
+    checked: bool = False
+
+    @property
+    def ends(self) -> bool | None:
+        raise NotImplementedError
+
+    def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
+        """What may come next: disjoint sets of characters, each not empty (surrogates do not count), with the
+        position that they lead to; None: each leads to its own, which ``after`` knows. Every position that is
+        met can still come to an end; only ``checked`` ones may have moves to nowhere."""
+        raise NotImplementedError
+
+    def after(self, char: int) -> Position | None:
+        """The position after a character of a move without target; None: nothing can follow it."""
+        raise NotImplementedError
+
+    def loose(self) -> Position | None:
+        """The twin without memory: of its moves those to forgetful positions and to others of this automaton
+        hold for this position too; ``UNSURE`` ones must be looked up here. None: there is nothing to forget."""
+        return None
+
+    def clamped(self, limit: int) -> Position:
+        """A position with the same answers for texts of at most ``limit`` bytes."""
+        return self
+
+
+class _Unsure(Position):
+    __slots__ = ()
+    ends = None
+
+
+UNSURE: Position = _Unsure()
+_UNSURE = out(UNSURE_OUTCOME)
+
+
+class Lifted(Expr):
+    """The texts that lead from a position to an end."""
+
+    __slots__ = ("_steps", "encoding", "position")
+    fields = ("position", "encoding")
+    position: Position
+    encoding: Encoding
+    _steps: tuple[tuple[Expr, CharSet, Position | None], ...]
+
+    @property
+    def remembers(self) -> bool:
+        return self.position.loose() is not None
+
+    @property
+    def steps(self) -> tuple[tuple[Expr, CharSet, Position | None], ...]:
+        """(spellings of a character, the characters, where they lead)"""
+        try:
+            return self._steps
+        except AttributeError:
+            self._steps = tuple((self.encoding.chars(chars), chars, to) for chars, to in self.position.moves())
+            return self._steps
+
+    def derive(self, byte: int) -> Expr:
+        found = []
+        for spelled, chars, to in self.steps:
+            rest = spelled.derive(byte)
+            if rest is NEVER:
+                continue
+            if to is None:
+                found.append(_reading(self.position, self.encoding, chars, rest, bytes([byte])))
+            else:
+                found.append(seq(rest, lifted(to, self.encoding)))
+        return found[0] if len(found) == 1 else alt(*found)
+
+    def byte_class(self, byte: int) -> int:
+        mask = -1
+        for spelled, _, to in self.steps:
+            if to is None and spelled.derive(byte) is not NEVER:
+                return 1 << byte
+            mask &= spelled.byte_class(byte)
+        return mask & ((1 << 256) - 1)
+
+    def loose(self, tail: Expr) -> Expr | None:
+        twin = self.position.loose()
+        return None if twin is None or tail.outcomes else _loose(twin, self.encoding, tail)
+
+    def clamped(self, limit: int) -> Expr:
+        return lifted(self.position.clamped(limit), self.encoding)
+
+    def __repr__(self) -> str:
+        return f"Lifted({self.position!r})"
+
+
+class Reading(Expr):
+    """A position in the middle of a character that it will remember: ``prefix`` are the bytes read of one out of
+    ``chars``, and ``rest`` is what may complete it."""
+
+    __slots__ = ("chars", "encoding", "position", "prefix", "rest")
+    fields = ("position", "encoding", "chars", "rest", "prefix")
+    position: Position
+    encoding: Encoding
+    chars: CharSet
+    rest: Expr
+    prefix: bytes
+
+    @property
+    def remembers(self) -> bool:
+        return True
+
+    def derive(self, byte: int) -> Expr:
+        return _reading(self.position, self.encoding, self.chars, self.rest.derive(byte), self.prefix + bytes([byte]))
+
+    def byte_class(self, byte: int) -> int:
+        return self.rest.byte_class(byte) if self.rest.derive(byte) is NEVER else 1 << byte
+
+    def __repr__(self) -> str:
+        return f"Reading({self.prefix!r}, {self.position!r})"
+
+
+class Loose(Expr):
+    """A loose position and what follows the text; ends with ``UNSURE_OUTCOME`` behind what it cannot tell."""
+
+    __slots__ = ("_steps", "encoding", "position", "tail")
+    fields = ("position", "encoding", "tail")
+    position: Position
+    encoding: Encoding
+    tail: Expr
+    _steps: tuple[tuple[Expr, Expr], ...]
+
+    @property
+    def steps(self) -> tuple[tuple[Expr, Expr], ...]:
+        """(spellings of a character, what follows it)"""
+        try:
+            return self._steps
+        except AttributeError:
+            self._steps = tuple((self.encoding.chars(chars), self._behind(to)) for chars, to in self.position.moves())
+            return self._steps
+
+    def _behind(self, to: Position | None) -> Expr:
+        assert to is not None, "a loose position has nothing to ask"
+        if to is UNSURE:
+            return _UNSURE
+        if to.forgetful:
+            return _loose(to, self.encoding, self.tail)
+        return seq(lifted(to, self.encoding), self.tail)
+
+    def derive(self, byte: int) -> Expr:
+        closed = NEVER if self.position.ends is False else self.tail.derive(byte)
+        if closed is not NEVER and self.position.ends is None:
+            return _UNSURE
+        found = [] if closed is NEVER else [closed]
+        for spelled, behind in self.steps:
+            rest = spelled.derive(byte)
+            if rest is not NEVER:
+                found.append(seq(rest, behind))
+        return alt(*found)
+
+    def byte_class(self, byte: int) -> int:
+        mask = self.tail.byte_class(byte)
+        for spelled, _ in self.steps:
+            mask &= spelled.byte_class(byte)
+        return mask
+
+    def __repr__(self) -> str:
+        return f"Loose({self.position!r}, {self.tail!r})"
+
+
+def lifted(position: Position, encoding: Encoding) -> Expr:
+    """The texts that lead from ``position`` to an end, spelled in ``encoding``."""
+    made: Expr = _intern(Lifted, (position, encoding), False, (0,) if position.ends else ())
+    return made
+
+
+def _loose(position: Position, encoding: Encoding, tail: Expr) -> Expr:
+    made: Expr = _intern(Loose, (position, encoding, tail), tail.boolean, ())
+    return made
+
+
+def _reading(position: Position, encoding: Encoding, chars: CharSet, rest: Expr, prefix: bytes) -> Expr:
+    if rest is NEVER:
+        return NEVER
+    if rest is EPSILON:
+        to = position.after(decoded(prefix))
+        return NEVER if to is None else lifted(to, encoding)
+    if position.checked and not any(
+        position.after(char) is not None for char in chars & CharSet([_span(prefix)]) if not 0xD800 <= char <= 0xDFFF
+    ):
+        return NEVER
+    made: Expr = _intern(Reading, (position, encoding, chars, rest, prefix), False, ())
+    return made
+
+
+_SHORT = {ord(k): ord(v) for k, v in zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True)}
+
+
+def decoded(spelled: bytes) -> int:
+    """The code point of one character in UTF-8 or as an escape of JSON."""
+    if len(spelled) > 1 and spelled[0] == 0x5C:
+        if spelled[1] != 0x75:
+            return _SHORT[spelled[1]]
+        unit = int(spelled[2:6], 16)
+        if len(spelled) > 6:
+            return 0x10000 + ((unit - 0xD800) << 10) + int(spelled[8:12], 16) - 0xDC00
+        return unit
+    return ord(spelled.decode())
+
+
+def _span(prefix: bytes) -> tuple[int, int]:
+    """First and last code point that may be spelled with this beginning."""
+    if prefix[0] == 0x5C:
+        digits = prefix[2:6] if len(prefix) > 2 else b""
+        lo, hi = int(digits.ljust(4, b"0"), 16), int(digits.ljust(4, b"f"), 16)
+        if len(digits) < 4:
+            # A surrogate begins a pair: characters of the planes above.
+            return (lo, 0x10FFFF if hi >= 0xD800 and lo <= 0xDBFF else hi)
+        low = prefix[8:12]
+        high = 0x10000 + ((lo - 0xD800) << 10)
+        if not low:
+            return (high, high + 0x3FF)
+        return (high + max(int(low.ljust(4, b"0"), 16), 0xDC00) - 0xDC00,
+                high + min(int(low.ljust(4, b"f"), 16), 0xDFFF) - 0xDC00)
+    size = 2 if prefix[0] < 0xE0 else 3 if prefix[0] < 0xF0 else 4
+    lo = hi = prefix[0] & (0xFF >> (size + 1))
+    for i in range(1, size):
+        lo = lo << 6 | (prefix[i] & 0x3F if i < len(prefix) else 0)
+        hi = hi << 6 | (prefix[i] & 0x3F if i < len(prefix) else 0x3F)
+    return lo, min(hi, 0x10FFFF)
+
