@@ -30,6 +30,9 @@ from structgen.grammars.pattern import (
     alternate,
     concat,
     has,
+    look,
+    may_be_empty,
+    repeat,
 )
 
 _START, _END = Anchor("start"), Anchor("end")
@@ -41,54 +44,66 @@ _AT_END = Look(Concat((Chars(ANY), ANY_TEXT)), behind=False, negated=True)
 def resolve(node: Node) -> Node:
     """``node``, to be matched against a whole text, without anchors. Each lookahead body is extended to the
     end of the text, each lookbehind body to its start."""
-    return _Resolver().run(_settle(node, newline_after=False), True, True)
+    return _Resolver().run(_Settler().settle(node, newline_after=False), True, True)
 
 
-def _settle(node: Node, newline_after: bool) -> Node:
-    """Write all anchors with ``start``, ``end`` and lookaround. ``newline_after``: what follows ``node`` may
-    begin with a newline (else Python's ``$`` is just the end)."""
-    if isinstance(node, Anchor):
-        return _settle_anchor(node, newline_after)
-    if isinstance(node, Alternate):
-        return alternate([_settle(item, newline_after) for item in node.items])
-    if isinstance(node, Concat):
-        found: list[Node] = []
-        for item in reversed(node.items):
-            found.append(_settle(item, newline_after))
-            newline_after = _may_begin_with_newline(item) or (newline_after and _may_be_empty(item))
-        return concat(reversed(found))
-    if isinstance(node, Repeat):
-        again = newline_after or _may_begin_with_newline(node.body)
-        return Repeat(_settle(node.body, again), node.lo, node.hi, node.lazy)
-    if isinstance(node, Look):
-        return _settle_look(node)
-    return node
+class _Settler:
+    """Writes all anchors with ``start``, ``end`` and lookaround. Parts are shared in the tree; each is written once."""
 
+    def __init__(self) -> None:
+        self.memo: dict[tuple[int, bool], tuple[Node, Node]] = {}
 
-def _settle_anchor(node: Anchor, newline_after: bool) -> Node:
-    if node.kind == "line_start":
-        return Alternate((_START, _settle_look(Look(_NEWLINE, behind=True, negated=False))))
-    if node.kind == "line_end":
-        return Alternate((_END, _settle_look(Look(_NEWLINE, behind=False, negated=False))))
-    if node.kind == "end_nl":
-        if not newline_after:
-            return _END
-        return Alternate((_END, _settle_look(Look(Concat((_NEWLINE, _END)), behind=False, negated=False))))
-    return node
+    def settle(self, node: Node, newline_after: bool) -> Node:
+        """``newline_after``: what follows ``node`` may begin with a newline (else Python's ``$`` is just the end)."""
+        if not has(node, (Anchor, Look)):
+            return node
+        key = (id(node), newline_after)
+        if key not in self.memo:
+            self.memo[key] = (node, self._settle(node, newline_after))
+        return self.memo[key][1]
 
+    def _settle(self, node: Node, newline_after: bool) -> Node:
+        if isinstance(node, Anchor):
+            return self._anchor(node, newline_after)
+        if isinstance(node, Alternate):
+            return alternate([self.settle(item, newline_after) for item in node.items])
+        if isinstance(node, Concat):
+            found: list[Node] = []
+            for item in reversed(node.items):
+                found.append(self.settle(item, newline_after))
+                newline_after = _may_begin_with_newline(item) or (newline_after and may_be_empty(item))
+            return concat(reversed(found))
+        if isinstance(node, Repeat):
+            again = newline_after or _may_begin_with_newline(node.body)
+            return repeat(self.settle(node.body, again), node.lo, node.hi, node.lazy)
+        assert isinstance(node, Look)
+        return self._look(node)
 
-def _settle_look(node: Look) -> Look:
-    body = _settle(node.body, newline_after=True)
-    if node.behind:
-        whole = concat([ANY_TEXT, _replace(body, _END, _AT_END)])
-    else:
-        whole = concat([_replace(body, _START, _AT_START), ANY_TEXT])
-    return Look(_Resolver().run(whole, node.behind, not node.behind), node.behind, node.negated)
+    def _anchor(self, node: Anchor, newline_after: bool) -> Node:
+        if node.kind == "line_start":
+            return Alternate((_START, self._look(Look(_NEWLINE, behind=True, negated=False))))
+        if node.kind == "line_end":
+            return Alternate((_END, self._look(Look(_NEWLINE, behind=False, negated=False))))
+        if node.kind == "end_nl":
+            if not newline_after:
+                return _END
+            return Alternate((_END, self._look(Look(Concat((_NEWLINE, _END)), behind=False, negated=False))))
+        return node
+
+    def _look(self, node: Look) -> Node:
+        body = self.settle(node.body, newline_after=True)
+        if node.behind:
+            whole = concat([ANY_TEXT, _replace(body, _END, _AT_END)])
+        else:
+            whole = concat([_replace(body, _START, _AT_START), ANY_TEXT])
+        return look(_Resolver().run(whole, node.behind, not node.behind), node.behind, node.negated)
 
 
 def _replace(node: Node, old: Node, new: Node) -> Node:
     if node == old:
         return new
+    if not has(node, Anchor):
+        return node
     if isinstance(node, Concat):
         return concat([_replace(item, old, new) for item in node.items])
     if isinstance(node, Alternate):
@@ -98,16 +113,6 @@ def _replace(node: Node, old: Node, new: Node) -> Node:
     return node
 
 
-def _may_be_empty(node: Node) -> bool:
-    if isinstance(node, Concat):
-        return all(map(_may_be_empty, node.items))
-    if isinstance(node, Alternate):
-        return any(map(_may_be_empty, node.items))
-    if isinstance(node, Repeat):
-        return node.lo == 0 or _may_be_empty(node.body)
-    return not isinstance(node, Chars)
-
-
 def _may_begin_with_newline(node: Node) -> bool:
     if isinstance(node, Chars):
         return 10 in node.chars
@@ -115,7 +120,7 @@ def _may_begin_with_newline(node: Node) -> bool:
         for item in node.items:
             if _may_begin_with_newline(item):
                 return True
-            if not _may_be_empty(item):
+            if not may_be_empty(item):
                 return False
         return False
     if isinstance(node, Alternate):

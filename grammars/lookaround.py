@@ -5,6 +5,10 @@ With the whole rest in view, a lookahead is an intersection: ``(?=X) Y`` is ``X.
 Minamide 2019, "Derivatives of regular expressions with lookahead"). A lookbehind asks about the text so far:
 a *tracker*, the derivative of ``.*X`` by what was read, is nullable exactly where it holds. The trackers
 that a chain still needs travel with it, so equal residuals are one object.
+
+A lookahead inside a lookbehind asks about text beyond the place where the lookbehind is asked. There the tracker is
+``.*X`` *here* ``.*``, where *here* is a byte that no text holds: its derivative by *here* is the language of the rests
+of text in front of which the lookbehind holds, and the lookaheads inside step over that byte (``Over``).
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from structgen.grammars.expr import ALL, ALL_BYTES, EPSILON, NEVER, Expr, _intern, alt, both, neg, seq
+from structgen.grammars.expr import ALL, ALL_BYTES, EPSILON, NEVER, Expr, _intern, alt, both, byte_set, neg, seq
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,10 @@ class _Term:
 
 
 Term: TypeAlias = "Expr | _Term"
+
+HERE = 0xFF
+"""A byte that no text holds, in UTF-8 or escaped."""
+_HERE = byte_set([HERE])
 
 
 @dataclass(frozen=True)
@@ -82,9 +90,11 @@ class Ahead(_Term):
 
     rest: Term
     negated: bool
+    over: bool = False
+    """``rest`` steps over the byte *here*: inside a lookbehind."""
 
     def __post_init__(self) -> None:
-        self._finish((self.rest, self.negated), (self.rest,))
+        self._finish((self.rest, self.negated, self.over), (self.rest,))
 
     __hash__ = _Term.__hash__
 
@@ -95,12 +105,65 @@ class Behind(_Term):
 
     before: Expr
     negated: bool
+    asks: bool = False
+    """``before`` goes on with *here* and the rest of the text, since lookaheads are inside."""
+    over: bool = False
 
     def __post_init__(self) -> None:
-        self._finish((self.before, self.negated), ())
+        self._finish((self.before, self.negated, self.asks, self.over), ())
         object.__setattr__(self, "trackers", frozenset([self.before]))
 
     __hash__ = _Term.__hash__
+
+
+def behind(body: Term, negated: bool) -> Behind:
+    """``body``, a language of whole beginnings of text, as a lookbehind."""
+    if not _looks_ahead(body):
+        return Behind(chain(body), negated)
+    return Behind(chain(Sequence((_stepping(body), _HERE, ALL))), negated, asks=True)
+
+
+def _looks_ahead(term: Term) -> bool:
+    if isinstance(term, (Sequence, Choice)):
+        return any(map(_looks_ahead, term.items))
+    if isinstance(term, Turns):
+        return _looks_ahead(term.body)
+    return isinstance(term, Ahead) or (isinstance(term, Behind) and term.asks)
+
+
+def _stepping(term: Term) -> Term:
+    """``term``, whose lookaheads step over *here*."""
+    if isinstance(term, (Sequence, Choice)):
+        return type(term)(tuple(map(_stepping, term.items)))
+    if isinstance(term, Turns):
+        return Turns(_stepping(term.body), term.lo, term.hi)
+    if isinstance(term, Ahead):
+        return Ahead(term.rest, term.negated, over=True)
+    return Behind(term.before, term.negated, term.asks, over=True) if isinstance(term, Behind) else term
+
+
+class Over(Expr):
+    """``body`` with the byte *here* once, somewhere in its texts."""
+
+    __slots__ = ("body",)
+    fields = ("body",)
+    body: Expr
+
+    def derive(self, byte: int) -> Expr:
+        return self.body if byte == HERE else _over(self.body.derive(byte))
+
+    def byte_class(self, byte: int) -> int:
+        return 1 << HERE if byte == HERE else self.body.byte_class(byte) & ~(1 << HERE)
+
+    def __repr__(self) -> str:
+        return f"Over({self.body!r})"
+
+
+def _over(body: Expr) -> Expr:
+    if body is NEVER or body is ALL:
+        return body
+    made: Expr = _intern(Over, (body,), True, ())
+    return made
 
 
 Env = dict[Expr, Expr]
@@ -180,9 +243,14 @@ def _condition(term: Term, env: Env) -> Expr:
         return ALL if term.nullable else NEVER
     if isinstance(term, Ahead):
         rest = _chain((term.rest,), env)
-        return neg(rest) if term.negated else rest
+        rest = neg(rest) if term.negated else rest
+        return _over(rest) if term.over else rest
     if isinstance(term, Behind):
-        return ALL if env[term.before].nullable is not term.negated else NEVER
+        if not term.asks:
+            return ALL if env[term.before].nullable is not term.negated else NEVER
+        rest = env[term.before].derive(HERE)
+        rest = neg(rest) if term.negated else rest
+        return _over(rest) if term.over else rest
     if isinstance(term, Sequence):
         return both(*[_condition(item, env) for item in term.items])
     if isinstance(term, Choice):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Literal
 
-from structgen.grammars.charset import ANY, CharSet
+from structgen.grammars.charset import ANY, EMPTY, CharSet
 
 Kind = Literal["gc", "sc", "scx", "blk", "binary"]
 
@@ -95,7 +95,7 @@ def _category(name: str) -> CharSet | None:
     prefixes = _GROUPS.get(name)
     if prefixes is None:
         return _set("gc", name)
-    union = CharSet(())
+    union = EMPTY
     for prefix in prefixes:
         union |= _category_union(prefix)
         if prefix == "C":
@@ -108,7 +108,7 @@ def _category_union(prefix: str) -> CharSet:
     ranges: list[tuple[int, int]] = []
     for kind, name in _read()[1]:
         if kind == "gc" and len(name) == 2 and name.startswith(prefix):
-            ranges += (_set("gc", name) or ANY).ranges
+            ranges += (_set("gc", name) or EMPTY).ranges
     return CharSet(ranges)
 
 
@@ -130,14 +130,14 @@ def _qualified(name: str, value: str, ecma: bool) -> CharSet | None:
 
 def _script(kind: Kind, value: str) -> CharSet | None:
     if value in ("UNKNOWN", "ZZZZ"):
-        return ~CharSet(r for name in _names("sc") for r in (_set("sc", name) or ANY).ranges)
+        return ~CharSet(r for name in _names("sc") for r in (_set("sc", name) or EMPTY).ranges)
     found = _set("scx", value) if kind == "scx" else None
     return _set("sc", value) if found is None else found
 
 
 def _block(value: str) -> CharSet | None:
     if value in ("NOBLOCK", "NB"):
-        return ~CharSet(r for name in _names("blk") for r in (_set("blk", name) or ANY).ranges)
+        return ~CharSet(r for name in _names("blk") for r in (_set("blk", name) or EMPTY).ranges)
     return _set("blk", value)
 
 
@@ -154,7 +154,7 @@ def _bare(name: str, ecma: bool, any_case: bool) -> CharSet | None:
         if any_case and found in (_set("binary", "UPPERCASE"), _set("binary", "LOWERCASE")):
             return _set("binary", "CASED")
         if found is None and name in ("ALNUM", "ALPHANUMERIC") and not ecma:
-            return (_set("binary", "ALPHABETIC") or ANY) | (_category("ND") or ANY)
+            return (_set("binary", "ALPHABETIC") or EMPTY) | (_category("ND") or EMPTY)
     if found is None and not ecma and name.startswith("IS"):
         found = _first(_set("binary", name[2:]), _script("sc", name[2:]))
     if found is None and not ecma and name.startswith("IN"):

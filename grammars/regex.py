@@ -1,8 +1,9 @@
 r"""Regular expressions: text -> syntax tree over code points -> expression over bytes.
 
-The text is read by the standard library's own parser, so the Python dialect is ``re``'s by construction; the
-``"ecma"`` dialect (JSON Schema ``pattern``) is first rewritten into it (ecma.py). Anchors are decided where
-they stand (anchors.py), lookaround is kept exact (lookaround.py). Backreferences and conditionals are refused.
+The text is read by the standard library's own parser, so the Python dialect is ``re``'s by construction (and
+``\p{...}`` is that of the ``regex`` package); the ``"ecma"`` dialect, for JSON Schema's ``pattern``, has its own reader
+(ecma.py). Backreferences and conditionals are written out over the texts of their group (captures.py), atomic groups
+with lookahead (atomic.py); anchors are decided where they stand (anchors.py), lookaround is kept exact (lookaround.py).
 
 ``lower`` gives the language of whole texts: that of ``re.fullmatch``, or ``re.search`` with ``search=True``.
 """
@@ -15,13 +16,13 @@ import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
-from structgen.grammars import lookaround, unicode
+from structgen.grammars import atomic, captures, ecma, lookaround, properties, unicode
 from structgen.grammars.anchors import resolve
 from structgen.grammars.charset import ANY, NEWLINE, CharSet
-from structgen.grammars.ecma import to_python
+from structgen.grammars.ecma import boundary
 from structgen.grammars.encoding import UTF8, Encoding
 from structgen.grammars.expr import EPSILON, NEVER, Alt, Expr, alt, rep, seq
 from structgen.grammars.machine import Terminal
@@ -31,17 +32,23 @@ from structgen.grammars.pattern import (
     NOTHING,
     Alternate,
     Anchor,
+    Atomic,
+    Backref,
     Chars,
     Concat,
+    Conditional,
     Empty,
+    Fold,
+    Group,
     Look,
     Node,
     Repeat,
     alternate,
     concat,
     depth,
-    has,
     literal_text,
+    look,
+    repeat,
     single,
 )
 from structgen.grammars.residual import state
@@ -64,46 +71,112 @@ MAX_OPTIONAL = 256
 Dialect = Literal["python", "ecma"]
 
 
-def parse(pattern: str, flags: int = 0, *, dialect: Dialect = "python") -> Node:
+def parse(pattern: str, flags: int = 0, *, dialect: Dialect = "python", ordered: bool = True) -> Node:
     """The syntax tree of ``pattern``.
 
     Args:
         pattern: the regular expression.
         flags: ``re.I | re.S | re.M | re.X | re.A`` in the Python dialect; inline flags are read too.
         dialect: ``"python"`` (the ``re`` module) or ``"ecma"`` (ECMA-262, as JSON Schema's ``pattern``).
+        ordered: keep the order of alternatives, which lexers need; False accepts more backreferences.
 
     Raises:
         GrammarError: the pattern is broken; ``column`` says where.
-        UnsupportedGrammar: backreferences and conditionals, which no finite automaton can follow.
-        GrammarTooComplex: nested too deeply.
+        UnsupportedGrammar: a backreference to a group with too many texts, and other things that no finite automaton
+            of a sensible size can follow; the message gives the reason.
+        GrammarTooComplex: nested too deeply, or too large when written out.
     """
     if not isinstance(pattern, str):
         raise GrammarError(f"a regex must be a str, not {type(pattern).__name__}")
     if flags & re.LOCALE:
         raise UnsupportedGrammar("the LOCALE flag has no meaning for text; leave it out", line=1, column=1)
-    text, origin = pattern, list(range(len(pattern) + 1))
-    if dialect == "ecma":
-        text, origin = to_python(pattern)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = sre_parse.parse(text, flags)
-        node = _Reader(pattern, dialect).sequence(tree, _with_type(tree.state.flags))
-    except re.error as error:
-        line, column = _place(pattern, origin[min(error.pos or 0, len(text))])
-        if error.msg.lower() == r"bad escape \p":
-            raise UnsupportedGrammar(
-                f"regex {_short(pattern)}: Python's re has no Unicode properties \\p{{...}}; write a set of "
-                "characters", line=line, column=column,
-            ) from None
-        raise GrammarError(f"broken regex {_short(pattern)}: {error.msg}", line=line, column=column) from None
-    except OverflowError as error:
-        raise GrammarTooComplex(f"regex {_short(pattern)}: {error}", line=1, column=1) from None
+        if dialect == "ecma":
+            found = ecma.parse(pattern)
+            node = _finished(pattern, found.node, found.groups, found.uses, ecma_rules=True, ordered=False)
+        else:
+            node = _python(pattern, flags, ordered)
     except RecursionError:
         raise _too_deep(pattern) from None
     if depth(node) > MAX_DEPTH:
         raise _too_deep(pattern)
     return node
+
+
+def _python(pattern: str, flags: int, ordered: bool) -> Node:
+    text, origin, sets = _without_properties(pattern)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = sre_parse.parse(text, flags)
+        reader = _Reader(pattern, sets)
+        node = reader.sequence(tree, _with_type(tree.state.flags))
+    except re.error as error:
+        line, column = _place(pattern, origin[min(error.pos or 0, len(text))])
+        raise GrammarError(f"broken regex {_short(pattern)}: {error.msg}", line=line, column=column) from None
+    except OverflowError as error:
+        raise GrammarTooComplex(f"regex {_short(pattern)}: {error}", line=1, column=1) from None
+    names = {number: name for name, number in tree.state.groupdict.items()}
+    groups = dict(enumerate(_found(pattern, r"\((?:\?P<|(?!\?))"), 1))
+    uses = {}
+    for number in range(1, tree.state.groups):
+        name = re.escape(names.get(number, ""))
+        named = rf"|\(\?P={name}\)|\(\?\({name}\)" if name else ""
+        uses[number] = next(iter(_found(pattern, rf"\\{number}(?!\d)|\(\?\({number}\){named}")), 0)
+    return _finished(pattern, node, groups, uses, ecma_rules=False, ordered=ordered)
+
+
+def _finished(
+    pattern: str, node: Node, groups: dict[int, int], uses: dict[int, int], *, ecma_rules: bool, ordered: bool
+) -> Node:
+    """``node`` without groups, their uses, and atomic groups. ``groups``, ``uses``: where each begins."""
+    try:
+        return atomic.expand(captures.expand(node, ecma=ecma_rules, ordered=ordered))
+    except captures.Refused as error:
+        line, column = _place(pattern, uses.get(error.index, 0))
+        group = _place(pattern, groups.get(error.index, 0))[1]
+        raise error.kind(
+            f"regex {_short(pattern)}: a backreference or conditional is written out over the texts of its group, "
+            f"but group {error.index} (column {group}) {error}; write the alternatives out, or limit the group",
+            line=line, column=column,
+        ) from None
+    except atomic.Refused as error:
+        line, column = _place(pattern, next(iter(_found(pattern, r"\(\?>|[*+?}]\+|\(\?=\(")), 0))
+        raise UnsupportedGrammar(
+            f"regex {_short(pattern)}: an atomic group or possessive repeat is written with lookahead, but {error}; "
+            "write its alternatives out", line=line, column=column,
+        ) from None
+
+
+_PROPERTY = re.compile(r"\\([pP])(?:\{(\^?)([^{}:=]*)(?:[:=]([^{}]*))?\}|([CLMNPSZ]))|\\.|.", re.DOTALL)
+
+
+def _without_properties(pattern: str) -> tuple[str, list[int], dict[int, _Property]]:
+    r"""The pattern with a character of its own for each ``\p{...}`` (``re`` has none), for each character of it the
+    place that it comes from, and what those characters stand for."""
+    if r"\p" not in pattern.lower():
+        return pattern, list(range(len(pattern) + 1)), {}
+    made: list[str] = []
+    origin: list[int] = []
+    sets: dict[int, _Property] = {}
+    spare = (code for code in range(0x10FFFD, 0xF0000, -1) if chr(code) not in pattern)
+    for found in _PROPERTY.finditer(pattern):
+        text = found[0]
+        if found[3] is not None or found[5]:
+            code = next(spare)
+            negated = (found[1] == "P") is not bool(found[2])
+            sets[code] = _Property(found[3] or found[5], found[4], negated, found.start())
+            text = chr(code)
+        made.append(text)
+        origin += range(found.start(), found.start() + len(text))
+    return "".join(made), [*origin, len(pattern)], sets
+
+
+class _Property(NamedTuple):
+    name: str
+    value: str | None
+    negated: bool
+    at: int
 
 
 def _too_deep(pattern: str) -> GrammarTooComplex:
@@ -133,59 +206,73 @@ _TYPE_FLAGS = int(re.ASCII | re.LOCALE | re.UNICODE)
 class _Reader:
     """Turns the standard library's parse tree into ours."""
 
-    def __init__(self, pattern: str, dialect: Dialect) -> None:
+    def __init__(self, pattern: str, sets: dict[int, _Property]) -> None:
         self.pattern = pattern
-        self.python = dialect == "python"
-        self.newline = NEWLINE if self.python else unicode.ECMA_NEWLINE
+        self.sets = sets
 
     def sequence(self, tree: Any, flags: int) -> Node:
         return concat([self.item(op, argument, flags) for op, argument in tree])
 
     def item(self, op: Any, argument: Any, flags: int) -> Node:
         if op is sre.LITERAL:
-            return Chars(self._cased(CharSet([(argument, argument)]), flags))
+            return Chars(self._literal(argument, flags))
         if op is sre.NOT_LITERAL:
-            return Chars(~self._cased(CharSet([(argument, argument)]), flags))
+            return Chars(~self._literal(argument, flags))
         if op is sre.ANY:
-            return Chars(ANY if flags & re.DOTALL else ~self.newline)
+            return Chars(ANY if flags & re.DOTALL else ~NEWLINE)
         if op is sre.IN:
             return Chars(self._set(argument, flags))
         if op is sre.BRANCH:
             return alternate([self.sequence(branch, flags) for branch in argument[1]])
         if op is sre.SUBPATTERN:
-            _, add, remove, body = argument
+            index, add, remove, body = argument
             if add & _TYPE_FLAGS:
                 flags &= ~_TYPE_FLAGS
-            return self.sequence(body, (flags | add) & ~remove)
+            inner = self.sequence(body, (flags | add) & ~remove)
+            return inner if index is None else Group(index, inner)
         if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
-            lo, hi, body = argument
-            inner = self.sequence(body, flags)
-            limit = None if hi is sre.MAXREPEAT else int(hi)
-            return self._repeat(inner, int(lo), limit, op is sre.MIN_REPEAT)
+            return self._repeat(argument, flags, op is sre.MIN_REPEAT)
         if op is getattr(sre, "POSSESSIVE_REPEAT", None):
             lo, hi, body = argument
-            limit = None if hi is sre.MAXREPEAT else int(hi)
-            return self._atomic(self._repeat(self.sequence(body, flags), int(lo), limit, False), r"[*+?}]\+")
+            return Atomic(self._repeat((lo, hi, body), flags, False, atomic_turns=True))
         if op is getattr(sre, "ATOMIC_GROUP", None):
-            return self._atomic(self.sequence(argument, flags), r"\(\?>")
+            return Atomic(self.sequence(argument, flags))
+        if op is sre.GROUPREF:
+            fold: Fold = "" if not flags & re.IGNORECASE else "python_ascii" if flags & re.ASCII else "python"
+            return Backref(argument, fold)
+        if op is sre.GROUPREF_EXISTS:
+            index, yes, no = argument
+            return Conditional(index, self.sequence(yes, flags), self.sequence(no or (), flags))
         if op is sre.AT:
             return self._anchor(argument, flags)
         if op in (sre.ASSERT, sre.ASSERT_NOT):
             direction, body = argument
-            if direction < 0 and self.python and len(set(body.getwidth())) > 1:
+            if direction < 0 and len(set(body.getwidth())) > 1:
                 raise self._error(r"\(\?<[=!]", "look-behind requires fixed-width pattern", GrammarError)
-            if not body:  # (?!): how 3.10 reads the pattern that never matches
-                return NOTHING if op is sre.ASSERT_NOT else EMPTY
-            return Look(self.sequence(body, flags), direction < 0, op is sre.ASSERT_NOT)
+            return look(self.sequence(body, flags), direction < 0, op is sre.ASSERT_NOT)  # 3.10 reads (?!) so
         if op is sre.FAILURE:
             return NOTHING
-        raise self._unsupported(op)
+        raise self._error("", f"the construct {op} is not supported", UnsupportedGrammar)
 
-    @staticmethod
-    def _repeat(body: Node, lo: int, hi: int | None, lazy: bool) -> Node:
-        if hi == 0 or isinstance(body, Empty):
-            return EMPTY
-        return body if lo == hi == 1 else Repeat(body, lo, hi, lazy)
+    def _repeat(self, argument: Any, flags: int, lazy: bool, *, atomic_turns: bool = False) -> Node:
+        lo, hi, body = argument
+        turn = self.sequence(body, flags)
+        return repeat(Atomic(turn) if atomic_turns else turn, int(lo), None if hi is sre.MAXREPEAT else int(hi), lazy)
+
+    def _literal(self, code: int, flags: int) -> CharSet:
+        if code in self.sets:
+            return self._property(self.sets[code], flags)
+        return self._cased(CharSet([(code, code)]), flags)
+
+    def _property(self, asked: _Property, flags: int) -> CharSet:
+        try:
+            chars = properties.find(asked.name, asked.value, any_case=bool(flags & re.IGNORECASE))
+        except LookupError as error:
+            line, column = _place(self.pattern, asked.at)
+            raise UnsupportedGrammar(f"regex {_short(self.pattern)}: {error}", line=line, column=column) from None
+        if flags & re.ASCII:
+            chars &= unicode.ASCII
+        return ~chars if asked.negated else chars
 
     def _cased(self, chars: CharSet, flags: int) -> CharSet:
         return unicode.ignore_case(chars, bool(flags & re.ASCII)) if flags & re.IGNORECASE else chars
@@ -197,9 +284,13 @@ class _Reader:
         for op, argument in items:
             if op is sre.NEGATE:
                 negated = True
+            elif op is sre.LITERAL and argument in self.sets:
+                classes |= self._property(self.sets[argument], flags)
             elif op is sre.LITERAL:
                 ranges.append((argument, argument))
             elif op is sre.RANGE:
+                if {*argument} & self.sets.keys():
+                    raise self._error(r"\\[pP]", "a property cannot be the bound of a range", GrammarError)
                 ranges.append(argument)
             else:
                 classes |= _category(argument, flags)
@@ -216,65 +307,19 @@ class _Reader:
             return Anchor("start")
         if kind is sre.AT_END_STRING:
             return Anchor("end")
-        word = Chars(_category(sre.CATEGORY_WORD, flags))
-        return _boundary(word, kind is sre.AT_NON_BOUNDARY)
-
-    def _atomic(self, node: Node, found: str) -> Node:
-        """``(?>node)``: only its first match counts. Written with lookahead, where that is exact."""
-        if _is_single_way(node):
-            return node
-        if isinstance(node, Concat) and all(map(_is_single_way, node.items[:-1])):
-            return concat([*node.items[:-1], self._atomic(node.items[-1], found)])
-        if isinstance(node, Alternate):
-            ways: list[Node] = []
-            for i, item in enumerate(node.items):
-                earlier = [Look(alternate(node.items[:i]), False, True)] if i else []
-                ways.append(concat([*earlier, self._atomic(item, found)]))
-            return alternate(ways)
-        if isinstance(node, Repeat) and _is_single_way(node.body) and has(node.body, Chars):
-            body, lo, hi = node.body, node.lo, node.hi
-            if node.lazy:
-                return self._repeat(body, lo, lo, True)
-            ends = Look(body, False, True)
-            if hi is None:
-                return Concat((node, ends))
-            fewer = concat([self._repeat(body, lo, hi - 1, False), ends]) if lo < hi else NOTHING
-            return alternate([fewer, self._repeat(body, hi, hi, False)])
-        raise self._error(
-            found, "an atomic group or possessive repeat around a choice depends on the order of matching; it is "
-            "not supported here, write the alternatives out", UnsupportedGrammar,
-        )
-
-    def _unsupported(self, op: Any) -> GrammarError:
-        found, what = {
-            "GROUPREF": (r"\\[1-9]|\(\?P=|\\k<", "a backreference"),
-            "GROUPREF_EXISTS": (r"\(\?\(", "a conditional group"),
-        }.get(str(op), ("", f"the construct {op}"))
-        return self._error(
-            found, f"{what} depends on what was captured before, which an automaton cannot follow; write the "
-            "alternatives out", UnsupportedGrammar,
-        )
+        word = _category(sre.CATEGORY_WORD, flags)
+        return boundary(word, kind is sre.AT_NON_BOUNDARY, not_in_empty_text=sys.version_info < (3, 14))
 
     def _error(self, found: str, message: str, kind: type[GrammarError]) -> GrammarError:
         """An error at the first place where the text matches ``found``."""
-        line, column = _place(self.pattern, _find(self.pattern, found))
+        line, column = _place(self.pattern, next(iter(_found(self.pattern, found)), 0) if found else 0)
         return kind(f"regex {_short(self.pattern)}: {message}", line=line, column=column)
 
 
-def _is_single_way(node: Node) -> bool:
-    """Whether ``node`` matches in at most one way at any place."""
-    if isinstance(node, Concat):
-        return all(map(_is_single_way, node.items))
-    return not isinstance(node, (Alternate, Repeat))
-
-
-def _find(pattern: str, what: str) -> int:
+def _found(pattern: str, what: str) -> list[int]:
     """Where ``what`` occurs outside classes and escapes."""
-    scan = re.compile(rf"(?P<hit>{what})|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL) if what else None
-    for match in scan.finditer(pattern) if scan else ():
-        if match["hit"]:
-            return match.start()
-    return 0
+    scan = re.compile(rf"(?P<hit>{what})|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+    return [match.start() for match in scan.finditer(pattern) if match["hit"]]
 
 
 def _category(kind: Any, flags: int) -> CharSet:
@@ -290,18 +335,6 @@ def _category(kind: Any, flags: int) -> CharSet:
     return ~found if negated else found
 
 
-def _boundary(word: Node, negated: bool) -> Node:
-    before, not_before = Look(word, True, False), Look(word, True, True)
-    after, not_after = Look(word, False, False), Look(word, False, True)
-    if not negated:
-        return Alternate((Concat((before, not_after)), Concat((not_before, after))))
-    outside: Node = Concat((not_before, not_after))
-    if sys.version_info < (3, 14):  # there \B does not match the empty text
-        any_char = Chars(ANY)
-        outside = Concat((outside, Alternate((Look(any_char, True, False), Look(any_char, False, False)))))
-    return Alternate((Concat((before, after)), outside))
-
-
 # ---------------------------------------------------------------------------------------------- lower
 
 
@@ -311,7 +344,6 @@ def lower(node: Node, encoding: Encoding = UTF8, *, search: bool = False) -> Exp
     ``encoding``. ``NEVER`` when no automaton is needed to see that nothing matches.
 
     Raises:
-        UnsupportedGrammar: a lookahead inside a lookbehind.
         GrammarTooComplex: nested too deeply.
     """
     if search:
@@ -356,13 +388,7 @@ class _Lowering:
             return lookaround.Turns(body, node.lo, node.hi)
         assert isinstance(node, Look)
         body = self.term(node.body)
-        if not node.behind:
-            return lookaround.Ahead(body, node.negated)
-        if _looks_ahead(body):
-            raise UnsupportedGrammar(
-                "a lookahead (or end anchor) inside a lookbehind is not supported; put it behind the lookbehind"
-            )
-        return lookaround.Behind(lookaround.chain(body), node.negated)
+        return lookaround.behind(body, node.negated) if node.behind else lookaround.Ahead(body, node.negated)
 
     def _concat(self, node: Concat) -> lookaround.Term:
         text = literal_text(node)
@@ -436,21 +462,13 @@ def _factored(items: list[Node]) -> list[Node]:
     ]
 
 
-def _looks_ahead(term: lookaround.Term) -> bool:
-    if isinstance(term, (lookaround.Sequence, lookaround.Choice)):
-        return any(map(_looks_ahead, term.items))
-    if isinstance(term, lookaround.Turns):
-        return _looks_ahead(term.body)
-    return isinstance(term, lookaround.Ahead)
-
-
 def machine(pattern: str, flags: int = 0) -> Terminal:
     """The machine of ``re.fullmatch(pattern, text, flags)``.
 
     Raises:
         GrammarError: see ``parse`` and ``lower``; UnsatisfiableGrammar when nothing matches.
     """
-    found = state(lower(parse(pattern, flags)))
+    found = state(lower(parse(pattern, flags, ordered=False)))
     if found is None:
         raise UnsatisfiableGrammar(f"nothing matches the regex {_short(pattern)}", line=1, column=1)
     return Terminal(found)

@@ -2,7 +2,8 @@
 
 The sets are read off ``re`` itself (one scan over the code points that can matter), so they follow the
 Unicode version of the running Python. Case variants follow ``sre_compile``: simple lower case plus the table
-of characters that share an upper case (K-sign, long s, ...).
+of characters that share an upper case (K-sign, long s, ...). Backreferences and ECMA-262 compare characters
+one by one instead (``equal``, ``closed``).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import _sre  # type: ignore[import-not-found]
 import re
 import sys
-import unicodedata
 from functools import lru_cache
 
 from structgen.grammars.charset import ANY, CharSet
+from structgen.grammars.pattern import Fold
 
 if sys.version_info >= (3, 11):
     from re import _casefix  # type: ignore[attr-defined]
@@ -56,23 +57,6 @@ def category(name: str) -> CharSet:
         for a, b in ((start, min(end, jump)), (max(start, jump), end)):
             if a < b:
                 ranges.append((code_points[a], code_points[b - 1]))
-    return CharSet(ranges)
-
-
-@lru_cache(maxsize=64)
-def general_category(name: str) -> CharSet:
-    """All code points of a general category: ``"L"``, ``"Lu"``, ..."""
-    ranges: list[tuple[int, int]] = []
-    for lo, hi in (*_SCANNED, (0xF0000, 0x10FFFF)):
-        start = None
-        for code in range(lo, hi + 2):
-            if code <= hi and unicodedata.category(chr(code)).startswith(name):
-                start = code if start is None else start
-            elif start is not None:
-                ranges.append((start, code - 1))
-                start = None
-    if name in ("C", "Cn"):
-        ranges += [(0x40000, 0xDFFFF), (0xE1000, 0xEFFFF)]
     return CharSet(ranges)
 
 
@@ -122,3 +106,49 @@ def _cased() -> CharSet:
 def negate(chars: CharSet) -> CharSet:
     """Every other code point."""
     return ANY - chars
+
+
+_SIMPLE_FOLDS = {0x1FD3: 0x390, 0x1FE3: 0x3B0, 0xFB05: 0xFB06}
+"""Simple case foldings (CaseFolding.txt, status S) of characters whose full folding is longer and whose lower case
+is the character itself."""
+
+
+def _canonical(code: int, fold: Fold) -> int:
+    """What two characters that are equal under ``fold`` share."""
+    if fold == "python":
+        return int(_sre.unicode_tolower(code))
+    if fold == "python_ascii":
+        return int(_sre.ascii_tolower(code))
+    char = chr(code)
+    if fold == "ecma":  # ECMA-262, Canonicalize without the u flag
+        upper = char.upper()
+        return code if len(upper) != 1 or (code >= 128 > ord(upper)) else ord(upper)
+    full, lower = char.casefold(), char.lower()
+    return _SIMPLE_FOLDS.get(code, ord(full) if len(full) == 1 else ord(lower) if len(lower) == 1 else code)
+
+
+@lru_cache(maxsize=4)
+def _classes(fold: Fold) -> dict[int, tuple[int, ...]]:
+    """Each character that equals others -> all of them."""
+    members: dict[int, list[int]] = {}
+    for code in range(_CASED_BELOW):
+        members.setdefault(_canonical(code, fold), []).append(code)
+    return {code: tuple(found) for found in members.values() if len(found) > 1 for code in found}
+
+
+def equal(code: int, fold: Fold) -> CharSet:
+    """The characters that equal one under ``fold``."""
+    found = _classes(fold).get(code, (code,)) if fold else (code,)
+    return CharSet((c, c) for c in found)
+
+
+@lru_cache(maxsize=4096)
+def closed(chars: CharSet, fold: Fold) -> CharSet:
+    """The characters that equal one of ``chars`` under ``fold``."""
+    cased = _cased_under(fold) if fold else CharSet(())
+    return chars | CharSet((c, c) for code in chars & cased for c in _classes(fold)[code])
+
+
+@lru_cache(maxsize=4)
+def _cased_under(fold: Fold) -> CharSet:
+    return CharSet((c, c) for c in _classes(fold))

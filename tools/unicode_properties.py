@@ -18,7 +18,7 @@ from regex import _regex
 
 TARGET = Path(__file__).resolve().parents[1] / "grammars" / "data" / "unicode.txt"
 EVERY = "".join(map(chr, range(0x110000)))
-BINARY = """
+_BINARY = """
     ASCII_Hex_Digit Alphabetic Bidi_Control Case_Ignorable Cased Changes_When_Casefolded Changes_When_Casemapped
     Changes_When_Lowercased Changes_When_Titlecased Changes_When_Uppercased Dash Default_Ignorable_Code_Point Deprecated
     Diacritic Emoji Emoji_Component Emoji_Modifier Emoji_Modifier_Base Emoji_Presentation Extended_Pictographic Extender
@@ -26,7 +26,7 @@ BINARY = """
     Join_Control Logical_Order_Exception Lowercase Math Noncharacter_Code_Point Pattern_Syntax Pattern_White_Space
     Quotation_Mark Radical Regional_Indicator Sentence_Terminal Soft_Dotted Terminal_Punctuation Unified_Ideograph
     Uppercase Variation_Selector White_Space XID_Continue XID_Start
-""".split()
+"""
 """The binary properties of ECMA-262 (table 70) that ``regex`` knows."""
 
 
@@ -73,7 +73,7 @@ def lines() -> Iterator[str]:
         if extended != script:
             yield line("scx", names, extended)
     properties = _regex.get_properties()
-    for name in BINARY:
+    for name in _BINARY.split():
         number = properties[plain(name)][0]
         names = sorted((key for key, (each, _) in properties.items() if each == number), key=lambda n: (-len(n), n))
         yield line("binary", names, ranges(rf"\p{{{name}=Yes}}"))

@@ -4,20 +4,47 @@ from __future__ import annotations
 
 import random
 import sys
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    from re import _constants as sre
+    from re import _parser as sre_parse
+else:
+    import sre_constants as sre
+    import sre_parse
 
 LEAVES = ["a", "b", "ab", r"\n", ".", "[ab]", "[^a]", r"[^\n]", r"\w", r"\W", r"\s", r"\d", "c", "[a-c]", "é", "K", "-"]
 QUANTIFIERS = ["*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?", "+?", "??", "{1,2}?"]
 ANCHORS = ["^", "$", r"\A", r"\Z", "(?m:^)", "(?m:$)"]
-BEHIND = ["a", "b", "ab", r"\w", "[^a]", r"\n", "^a", ".", "(?<!b)a"]
+BEHIND = ["a", "b", "ab", r"\w", "[^a]", r"\n", "^a", ".", "(?<!b)a", "a(?=b)", "a(?!b)", "b$", "(?=a|b).b"]
 ALPHABET = "aab bc\nkK\u212aéÉ1-A"
+FINITE = ["a", "b", "ab", "[ab]", "[a-c]", "a|b", "a|ab", "ab|a", "a?", "|b", "b{1,2}", "[ab]{2}", "k|b", "ab??", "(a)|b", "é"]
 
 
-def pattern(rng: random.Random, depth: int, *, anchors: bool = False, looks: bool = False) -> str:
-    """A pattern of the Python dialect (possibly one that ``re`` refuses)."""
+def pattern(
+    rng: random.Random, depth: int, *, anchors: bool = False, looks: bool = False, captures: list[int] | None = None
+) -> str:
+    """A pattern of the Python dialect (possibly one that ``re`` refuses).
 
-    def inner() -> str:
-        return pattern(rng, depth - 1, anchors=anchors, looks=looks)
+    Args:
+        captures: with backreferences and conditionals; starts as ``[0]``, the number of groups so far.
+    """
 
+    def inner(deeper: int = depth - 1) -> str:
+        return pattern(rng, deeper, anchors=anchors, looks=looks, captures=captures)
+
+    if captures is not None:
+        way = rng.random()
+        if captures[0] and way < 0.15:
+            number = rng.randint(1, captures[0])
+            if way < 0.1:
+                return rng.choice([f"\\{number}", f"\\{number}", f"(?i:\\{number})"])
+            return f"(?({number}){inner()}{rng.choice(['', '|', '|' + rng.choice(LEAVES)])})"
+        if depth > 0 and way < 0.3:
+            captures[0] += 1
+            body = rng.choice(FINITE) if rng.random() < 0.8 else inner()
+            captures[0] += body.count("(") - body.count("(?") if body in FINITE else 0
+            return f"({body}){rng.choice(['', '', '?', '??', '*', '+', '{1,2}'])}"
     kind = rng.random()
     if depth <= 0 or kind < 0.25:
         return rng.choice(LEAVES)
@@ -26,10 +53,13 @@ def pattern(rng: random.Random, depth: int, *, anchors: bool = False, looks: boo
     if kind < 0.58:
         return "(?:" + "|".join(inner() if rng.random() > 0.1 else "" for _ in range(rng.randint(2, 3))) + ")"
     if kind < 0.75:
-        return rng.choice(["(?:", "("]) + inner() + ")" + rng.choice(QUANTIFIERS)
+        if captures is None and rng.random() < 0.5:
+            return "(" + inner() + ")" + rng.choice(QUANTIFIERS)
+        return "(?:" + inner() + ")" + rng.choice(QUANTIFIERS)
     if kind < 0.8 and sys.version_info >= (3, 11):
         leaf = rng.choice(LEAVES)
-        return rng.choice([f"(?>{inner()})", f"(?:{leaf})*+", f"(?:{leaf}){{1,2}}+"]) if looks else leaf + "?"
+        possessive = f"(?:{inner()}){rng.choice(['*+', '++', '?+', '{1,2}+', '{2}+'])}"
+        return rng.choice([f"(?>{inner()})", f"(?>{inner()})", possessive, f"(?:{leaf})*+"]) if looks else leaf + "?"
     if kind < 0.86 and anchors:
         return rng.choice(ANCHORS)
     if kind < 0.94 and looks:
@@ -45,3 +75,43 @@ def pattern(rng: random.Random, depth: int, *, anchors: bool = False, looks: boo
 def text(rng: random.Random, most: int = 7) -> str:
     few = ALPHABET[: rng.choice([3, 6, len(ALPHABET)])]
     return "".join(rng.choice(few) for _ in range(rng.randint(0, most)))
+
+
+def near(rng: random.Random, source: str) -> str:
+    """A text along a path through the pattern (lookaround left aside), often with a character changed."""
+    held: dict[int, str] = {}
+    made = _along(rng, sre_parse.parse(source), held)
+    if rng.random() < 0.5:
+        at = rng.randint(0, len(made))
+        made = rng.choice([made[:at] + rng.choice(ALPHABET) + made[at:], made[:at] + made[at + 1 :], made + made[:at]])
+    return made[:40]
+
+
+def _along(rng: random.Random, tree: Any, held: dict[int, str]) -> str:
+    made = ""
+    for op, argument in tree:
+        name = str(op)
+        if op is sre.LITERAL:
+            made += chr(argument)
+        elif op in (sre.IN, sre.ANY, sre.NOT_LITERAL):
+            chars = [chr(a) for o, a in argument if o is sre.LITERAL] if op is sre.IN else []
+            chars += [chr(a[0]) for o, a in argument if o is sre.RANGE] if op is sre.IN else []
+            made += rng.choice(chars or list(ALPHABET)) if rng.random() < 0.8 else rng.choice(ALPHABET)
+        elif op is sre.BRANCH:
+            made += _along(rng, rng.choice(argument[1]), held)
+        elif op is sre.SUBPATTERN:
+            inner = _along(rng, argument[3], held)
+            if argument[0] is not None:
+                held[argument[0]] = inner
+            made += inner
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            lo, hi, body = argument
+            for _ in range(rng.randint(int(lo), min(int(hi), int(lo) + 2))):
+                made += _along(rng, body, held)
+        elif name == "ATOMIC_GROUP":
+            made += _along(rng, argument, held)
+        elif op is sre.GROUPREF:
+            made += held.get(argument, "")
+        elif op is sre.GROUPREF_EXISTS:
+            made += _along(rng, (argument[1] if argument[0] in held else argument[2]) or (), held)
+    return made
