@@ -19,9 +19,10 @@ from structgen.grammars.bounded import at_most
 from structgen.grammars.deferred import deferred
 from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import EPSILON, Expr, alt, optional, rep, seq
+from structgen.grammars.formats.regexes import regex
 from structgen.grammars.regex import lower, parse
 
-UNBUILT = frozenset({"idn-email", "idn-hostname", "regex"})
+UNBUILT = frozenset({"idn-email", "idn-hostname"})
 """Known to the specification, not built: their rules are no regular language."""
 
 
@@ -214,6 +215,7 @@ FORMATS: Mapping[str, Callable[[Encoding], Expr]] = MappingProxyType({
     "date-time": _date_time,
     "hostname": _hostname,
     "email": _email,
+    "regex": regex,
 })
 """Name of a format -> its language in an encoding."""
 

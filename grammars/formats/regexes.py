@@ -1,0 +1,593 @@
+r"""The format ``regex``: the patterns of ECMA-262 (edition 11 and later, 21.2.1, with the ``u`` flag) as an automaton.
+
+What a pattern opens it must close, so groups are a stack; what it refers to it must define, so group names and
+numbers are remembered until then. Choices: a backreference looks at most ``MAX_AHEAD`` groups ahead; names are
+unique (later editions allow the same name in two alternatives); modifiers ``(?i:...)`` and the ``v`` flag's classes
+are of later editions too. Engines read a pattern without the flag more leniently; what is taken here is good in both.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from structgen.grammars import properties
+from structgen.grammars.charset import ANY, EMPTY, MAX_CODE_POINT, CharSet
+from structgen.grammars.encoding import Encoding
+from structgen.grammars.expr import Expr
+from structgen.grammars.lifted import UNSURE, Position, lifted
+
+MAX_AHEAD = 99
+
+_SYNTAX = CharSet.of("^$\\.*+?()[]{}|")
+_PLAIN = ANY - _SYNTAX
+_ESCAPABLE = _SYNTAX | CharSet.of("/")
+_DIGITS = CharSet.range("0", "9")
+_HEX = "0123456789abcdefABCDEF"
+_CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+_LETTERS = CharSet.range("A", "Z") | CharSet.range("a", "z")
+_LEAD, _TRAIL = (0xD800, 0xDBFF), (0xDC00, 0xDFFF)
+_NO_NAMES: frozenset[str] = frozenset()
+
+
+class Context(NamedTuple):
+    """What holds outside the part being read.
+
+    Attributes:
+        nest: open parentheses, innermost last: "g" for groups, "a" for assertions (which cannot be repeated).
+        groups: capturing groups so far.
+        wanted: the highest number referred to.
+        names: names of groups so far.
+        missing: names referred to that no group has yet.
+    """
+
+    nest: str = ""
+    groups: int = 0
+    wanted: int = 0
+    names: frozenset[str] = _NO_NAMES
+    missing: frozenset[str] = _NO_NAMES
+
+    @property
+    def complete(self) -> bool:
+        """Whether every reference has its group."""
+        return self.wanted <= self.groups and not self.missing
+
+    def forgotten(self) -> Context:
+        return Context(self.nest, wanted=0 if self.complete else 1)
+
+
+_ENDING = frozenset({"none", "atom", "lazy", "zero", "number"})
+_Moves = list[tuple[CharSet, Position | None]]
+
+
+@dataclass(frozen=True)
+class Pattern(Position):
+    """Inside a pattern.
+
+    Attributes:
+        mode: what is being read; the methods of that name say what may come next.
+        data: what of it must be remembered.
+    """
+
+    mode: str
+    data: Any = None
+    context: Context = Context()
+    forgetful: bool = False
+
+    @property
+    def ends(self) -> bool:
+        return self.mode in _ENDING and not self.context.nest and self.context.complete
+
+    def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
+        return _moves(self)
+
+    def after(self, char: int) -> Position | None:
+        if self.mode in ("name", "behind"):
+            kind, text = self.data or ("(", "")
+            return self._to("name", (kind, text + chr(char)))
+        return self._to("member", (char, False))
+
+    def loose(self) -> Position | None:
+        if self.forgetful:
+            return None
+        return Pattern(self.mode, _forgotten(self.mode, self.data), self.context.forgotten(), forgetful=True)
+
+    def clamped(self, limit: int) -> Position:
+        nest = self.context.nest
+        if len(nest) <= limit + 1:
+            return self
+        return Pattern(self.mode, self.data, self.context._replace(nest=nest[-limit - 1 :]), self.forgetful)
+
+    def _to(self, mode: str, data: Any = None, **changed: Any) -> Pattern:
+        context = self.context._replace(**changed) if changed else self.context
+        return Pattern(mode, _forgotten(mode, data) if self.forgetful else data, context, self.forgetful)
+
+    # ------------------------------------------------------------------------------------- terms
+
+    def none(self) -> _Moves:
+        """Before a term: nothing to repeat."""
+        nest = self.context.nest
+        opened = UNSURE if self.forgetful and not self.context.complete else self._to("open")
+        found: _Moves = [
+            (CharSet.of("^$|"), self._to("none")),
+            (CharSet.of("("), opened),
+            (CharSet.of("["), self._to("class")),
+            (CharSet.of("\\"), self._to("escape")),
+            (_PLAIN | CharSet.of("."), self._to("atom")),
+        ]
+        if nest:
+            found.append((CharSet.of(")"), self._to("atom" if nest[-1] == "g" else "none", nest=nest[:-1])))
+        return found
+
+    def atom(self) -> _Moves:
+        """Behind what may be repeated."""
+        return [*self.none(), (CharSet.of("*+?"), self._to("lazy")), (CharSet.of("{"), self._to("least", ""))]
+
+    def lazy(self) -> _Moves:
+        """Behind a quantifier."""
+        return [*self.none(), (CharSet.of("?"), self._to("none"))]
+
+    def zero(self) -> _Moves:
+        r"""Behind ``\0``."""
+        return [(chars - _DIGITS, to) for chars, to in self.atom()]
+
+    def number(self) -> _Moves:
+        """In the digits of a backreference."""
+        found = [(chars - _DIGITS, to) for chars, to in self.atom()]
+        for digit in range(10):
+            char = CharSet.of(str(digit))
+            if self.forgetful:
+                found.append((char, UNSURE))
+            elif self.data * 10 + digit <= self.context.groups + MAX_AHEAD:
+                found.append((char, self._reference(self.data * 10 + digit)))
+        return found
+
+    def _reference(self, number: int) -> Position:
+        return self._to("number", number, wanted=max(self.context.wanted, number))
+
+    def open(self) -> _Moves:
+        """Behind a parenthesis."""
+        context = self.context
+        inside = self._to("none", nest=context.nest + "g", groups=context.groups + (not self.forgetful)).none()
+        if self.forgetful and not context.complete:
+            inside = [(chars, UNSURE) for chars, _ in inside]
+        return [*inside, (CharSet.of("?"), self._to("kind"))]
+
+    def kind(self) -> _Moves:
+        nest = self.context.nest
+        return [
+            (CharSet.of(":"), self._to("none", nest=nest + "g")),
+            (CharSet.of("=!"), self._to("none", nest=nest + "a")),
+            (CharSet.of("<"), self._to("behind")),
+        ]
+
+    def behind(self) -> _Moves:
+        """Behind ``(?<``."""
+        return [(CharSet.of("=!"), self._to("none", nest=self.context.nest + "a")), *self._to("name", ("(", "")).name()]
+
+    # ------------------------------------------------------------------------------------- quantifiers
+
+    def least(self) -> _Moves:
+        found = self._digits("least", self.data)
+        if self.data:
+            found.append((CharSet.of("}"), self._to("lazy")))
+            found.append((CharSet.of(","), self._to("most", (self.data, ""))))
+        return found
+
+    def most(self) -> _Moves:
+        least, most = self.data
+        found: _Moves = []
+        for chars, to in self._digits("most", most):
+            assert isinstance(to, Pattern)
+            found.append((chars, self._to("most", (least, to.data))))
+        if not most or (len(most), most) >= (len(least), least):
+            found.append((CharSet.of("}"), self._to("lazy")))
+        return found
+
+    def _digits(self, mode: str, read: str) -> _Moves:
+        """One more digit of a number without leading zeros."""
+        if read in ("", "0"):
+            return [(CharSet.of(digit), self._to(mode, digit)) for digit in "0123456789"]
+        return [(CharSet.of(digit), self._to(mode, read + digit)) for digit in "0123456789"]
+
+    # ------------------------------------------------------------------------------------- escapes
+
+    def escape(self) -> _Moves:
+        atom = self._to("atom")
+        found: _Moves = [
+            (CharSet.of("dDsSwWfnrtv") | _ESCAPABLE, atom),
+            (CharSet.of("bB"), self._to("none")),
+            (CharSet.of("pP"), self._to("property", (None, "binary gc", ""))),
+            (CharSet.of("c"), self._to("control", None)),
+            (CharSet.of("x"), self._to("two", (None, ""))),
+            (CharSet.of("u"), self._to("unicode", (None, ""))),
+            (CharSet.of("k"), self._to("reference")),
+            (CharSet.of("0"), self._to("zero")),
+        ]
+        if self.forgetful:
+            return [*found, (CharSet.of("123456789"), UNSURE)]
+        return [*found, *((CharSet.of(str(digit)), self._reference(digit)) for digit in range(1, 10))]
+
+    def reference(self) -> _Moves:
+        return [(CharSet.of("<"), self._to("name", ("k", "")))]
+
+    def name(self) -> _Moves:
+        """In the name of a group (``(``) or of a reference (``k``)."""
+        kind, text = self.data
+        if self.forgetful:
+            found: _Moves = [(_id_continue() if text else _id_start(), self._to("name", (kind, "a")))]
+            found.append((CharSet.of("\\>" if text else "\\"), UNSURE))
+            return found
+        found = [(_id_continue() if text else _id_start(), None)]
+        found.append((CharSet.of("\\"), self._to("spelled", (kind, text, ""))))
+        if text and not (kind == "(" and text in self.context.names):
+            found.append((CharSet.of(">"), self._named(kind, text)))
+        return found
+
+    def _named(self, kind: str, text: str) -> Position:
+        context = self.context
+        if kind == "k":
+            missing = context.missing if text in context.names else context.missing | {text}
+            return self._to("atom", missing=missing)
+        return self._to(
+            "none", nest=context.nest + "g", groups=context.groups + 1, names=context.names | {text},
+            missing=context.missing - {text},
+        )
+
+    def spelled(self) -> _Moves:
+        r"""In a ``\u`` of a name."""
+        kind, text, read = self.data
+        allowed = _id_continue() if text else _id_start()
+        if self.forgetful:
+            return [(CharSet.of(char), UNSURE) for char in _spellable(read, allowed)]
+        found: _Moves = []
+        for char, code in _spellable(read, allowed).items():
+            to = self._to("spelled", (kind, text, read + char)) if code is None else self._to(
+                "name", (kind, text + chr(code))
+            )
+            found.append((CharSet.of(char), to))
+        return found
+
+    def property(self) -> _Moves:
+        place, kinds, read = self.data
+        if not read.startswith("{"):
+            return [(CharSet.of("{"), self._to("property", (place, kinds, "{")))]
+        found: _Moves = []
+        for char, kinds_left in _property_chars(kinds, read[1:]).items():
+            if char == "}":
+                to: Position | None = self._to("atom") if place is None else self._to("set")
+            elif char == "=":
+                to = self._to("property", (place, kinds_left, "{"))
+            else:
+                to = self._to("property", (place, kinds, read + char))
+            found.append((CharSet.of(char), to))
+        return found
+
+    # A value escape knows its place: None outside of classes, else the state of the class before it:
+    # ("member", lead or None): a new member, or the other half of the pair that ``lead`` begins;
+    # ("end", low, lead or None): the end of a range that begins with ``low``, or the other half of such an end.
+
+    def control(self) -> _Moves:
+        if self.data is None:
+            return [(_LETTERS, self._to("atom"))]
+        return [
+            (CharSet([(char, char)]), to) for char in _LETTERS if (to := self._value(self.data, char % 32)) is not None
+        ]
+
+    def two(self) -> _Moves:
+        place, read = self.data
+        return self._hexadecimal("two", place, read, 2)
+
+    def unicode(self) -> _Moves:
+        place, read = self.data
+        found = self._hexadecimal("unicode", place, read, 4)
+        if not read and _reaches(place, 0, MAX_CODE_POINT):
+            found.append((CharSet.of("{"), self._to("braced", (place, ""))))
+        return found
+
+    def _hexadecimal(self, mode: str, place: Any, read: str, digits: int) -> _Moves:
+        found: _Moves = []
+        for digit in _HEX:
+            text = (read + digit).lower() if place is not None else "0" * (len(read) + 1)
+            if len(text) == digits:
+                to = self._value(place, int(text, 16), unit=digits == 4)
+                if to is not None:
+                    found.append((CharSet.of(digit), to))
+            elif self._possible(place, text, digits):
+                found.append((CharSet.of(digit), self._to(mode, (place, text))))
+        return found
+
+    def _possible(self, place: Any, text: str, digits: int) -> bool:
+        lo, hi = int(text.ljust(digits, "0"), 16), int(text.ljust(digits, "f"), 16)
+        if place is None or place[0] == "member":
+            return True
+        _, low, lead = place
+        if digits == 4:
+            if lead is not None and hi >= _TRAIL[0] and lo <= _TRAIL[1]:
+                if _joined(lead, min(hi, _TRAIL[1])) >= low:
+                    return True
+            elif lead is None and hi >= _LEAD[0] and lo <= _LEAD[1] and _joined(min(hi, _LEAD[1]), _TRAIL[1]) >= low:
+                return True
+        return bool(hi >= low if lead is None else lead >= low)
+
+    def braced(self) -> _Moves:
+        place, read = self.data
+        found: _Moves = []
+        for digit in _HEX:
+            text = (read + digit).lower().lstrip("0") or "0"
+            if place is None:
+                text = _brief(text)
+            if int(text, 16) <= MAX_CODE_POINT and _reaches(place, int(text, 16), MAX_CODE_POINT):
+                found.append((CharSet.of(digit), self._to("braced", (place, text))))
+        if read and (to := self._value(place, int(read, 16))) is not None:
+            found.append((CharSet.of("}"), to))
+        return found
+
+    def _value(self, place: Any, code: int, *, unit: bool = False) -> Position | None:
+        r"""Behind an escape for ``code``; ``unit``: written ``\uXXXX``, so it may be half of a pair."""
+        if place is None:
+            return self._to("atom")
+        is_lead = unit and _LEAD[0] <= code <= _LEAD[1]
+        is_trail = unit and _TRAIL[0] <= code <= _TRAIL[1]
+        if place[0] == "member":
+            lead = place[1]
+            if lead is not None and is_trail:
+                return self._to("member", (_joined(lead, code), False))
+            return self._to("member", (code, is_lead))
+        _, low, lead = place
+        if lead is not None:
+            if is_trail:
+                return self._to("members") if _joined(lead, code) >= low else None
+            return self._to("member", (code, is_lead)) if lead >= low else None
+        if is_lead:
+            return self._to("half", (low, code)) if code >= low or _joined(code, _TRAIL[1]) >= low else None
+        return self._to("members") if code >= low else None
+
+    # ------------------------------------------------------------------------------------- classes
+
+    def class_(self) -> _Moves:
+        return [*self.members(), (CharSet.of("^"), self._to("members"))]
+
+    def members(self) -> _Moves:
+        """In a class, where a member or a range may begin."""
+        return self._members(None, ("member", None), CharSet.of("^") if self.mode == "class" else EMPTY)
+
+    def _members(self, dash: Position | None, place: Any, less: CharSet = EMPTY) -> _Moves:
+        plain = ANY - CharSet.of("]\\") - less
+        escape = self._to("class escape", place)
+        if self.forgetful:
+            found: _Moves = [(plain - CharSet.of("-"), self._to("member", None))]
+            found.append((CharSet.of("-"), self._to("member", None) if dash is None else UNSURE))
+            if place[1] is not None:
+                escape_to: Position = UNSURE
+            else:
+                escape_to = escape
+            return [*found, (CharSet.of("\\"), escape_to), (CharSet.of("]"), self._to("atom"))]
+        if dash is not None:
+            found = [(plain - CharSet.of("-"), None), (CharSet.of("-"), dash)]
+        else:
+            found = [(plain, None)]
+        return [*found, (CharSet.of("\\"), escape), (CharSet.of("]"), self._to("atom"))]
+
+    def member(self) -> _Moves:
+        """Behind a character of a class."""
+        if self.forgetful:
+            return self._members(UNSURE, ("member", self.data and self.data[0]))
+        code, lead = self.data
+        return self._members(self._to("range", code), ("member", code if lead else None))
+
+    def nul(self) -> _Moves:
+        r"""Behind ``\0`` in a class, a member."""
+        return [(chars - _DIGITS, to) for chars, to in self._to("member", (0, False)).member()]
+
+    def nul_end(self) -> _Moves:
+        r"""Behind ``\0`` in a class, the end of a range."""
+        return [(chars - _DIGITS, to) for chars, to in self.members()]
+
+    def set(self) -> _Moves:
+        r"""Behind ``\d`` and its like in a class."""
+        return self._members(self._to("set dash"), ("member", None))
+
+    def set_dash(self) -> _Moves:
+        return [(CharSet.of("]"), self._to("atom"))]
+
+    def range(self) -> _Moves:
+        """Behind the dash of a range that begins with ``data``."""
+        low = self.data
+        return [
+            (CharSet([(low, MAX_CODE_POINT)]) - CharSet.of("]\\"), self._to("members")),
+            (CharSet.of("]"), self._to("atom")),
+            (CharSet.of("\\"), self._to("class escape", ("end", low, None))),
+        ]
+
+    def half(self) -> _Moves:
+        """Behind a range whose end may be the first half of a pair."""
+        low, lead = self.data
+        place = ("end", low, lead)
+        if lead < low:
+            return [(CharSet.of("\\"), self._to("class escape", place))]
+        return self._members(None, place)
+
+    def class_escape(self) -> _Moves:
+        place = self.data
+        if self.forgetful and place[0] == "member" and place[1] is None:
+            member = self._to("member", None)
+            return [
+                (CharSet.of("dDsSwW"), self._to("set")),
+                (CharSet.of("pP"), self._to("property", (place, "binary gc", ""))),
+                (_ESCAPABLE | CharSet.of("-bfnrtv"), member),
+                (CharSet.of("cxu0"), UNSURE),
+            ]
+        pending = place[0] == "end" and place[2] is not None
+        found: _Moves = []
+        if place[0] == "end" and not pending or pending and place[2] < place[1]:
+            pass
+        else:
+            found.append((CharSet.of("dDsSwW"), self._to("set")))
+            found.append((CharSet.of("pP"), self._to("property", (place, "binary gc", ""))))
+        values = {**{ord(char): code for char, code in _CONTROLS.items()}, ord("b"): 8, ord("-"): ord("-")}
+        values.update((char, char) for char in _ESCAPABLE)
+        for char, code in values.items():
+            if (to := self._value(place, code)) is not None:
+                found.append((CharSet([(char, char)]), to))
+        if (to := self._value(place, 0)) is not None:
+            assert isinstance(to, Pattern)
+            found.append((CharSet.of("0"), self._to("nul" if to.mode == "member" else "nul end")))
+        if any(self._value(place, code) is not None for code in range(1, 27)):
+            found.append((CharSet.of("c"), self._to("control", place)))
+        if self._possible(place, "", 2):
+            found.append((CharSet.of("x"), self._to("two", (place, ""))))
+        found.append((CharSet.of("u"), self._to("unicode", (place, ""))))
+        return found
+
+
+def _forgotten(mode: str, data: Any) -> Any:
+    if mode == "number":
+        return 0
+    if mode == "name":
+        return (data[0], "a" if data[1] else "")
+    if mode == "member":
+        return data if data and data[1] else None
+    return data
+
+
+@lru_cache(maxsize=4096)
+def _moves(at: Pattern) -> Sequence[tuple[CharSet, Position | None]]:
+    found: _Moves = {"class": at.class_}.get(at.mode) or getattr(at, at.mode.replace(" ", "_"))
+    joined: dict[Position, CharSet] = {}
+    made: _Moves = []
+    for chars, to in found():  # type: ignore[operator]
+        if not chars:
+            continue
+        if to is None:
+            made.append((chars, None))
+        else:
+            joined[to] = joined[to] | chars if to in joined else chars
+    made += [(chars, to) for to, chars in joined.items()]
+    return made
+
+
+def _joined(lead: int, trail: int) -> int:
+    return 0x10000 + ((lead - 0xD800) << 10) + trail - 0xDC00
+
+
+def _reaches(place: Any, value: int, most: int) -> bool:
+    """Whether hexadecimal digits behind ``value`` can make a value that fits at ``place``."""
+    if place is None or place[0] == "member":
+        return True
+    _, low, lead = place
+    if lead is not None:
+        return bool(lead >= low)
+    first, last = value, value
+    while first <= most:
+        if min(last, most) >= low:
+            return True
+        if last == 0:
+            return low <= most
+        first, last = first << 4, last << 4 | 15
+    return False
+
+
+def _brief(text: str) -> str:
+    """Digits that go on like these, where only the size counts."""
+    if text in ("0", "1"):
+        return text
+    return ("10" if text.startswith("10") else "20")[: len(text)].ljust(len(text), "0")
+
+
+def _spellable(read: str, allowed: CharSet) -> dict[str, int | None]:
+    r"""What may come next in a ``\u`` escape (without its backslash) of a character out of ``allowed``: the
+    character, and the code point if it completes the escape."""
+    return _spell(read, len(allowed), allowed)
+
+
+@lru_cache(maxsize=4096)
+def _spell(read: str, _: int, allowed: CharSet) -> dict[str, int | None]:
+    if not read:
+        return {"u": None}
+    found: dict[str, int | None] = {}
+    if read.startswith("u{"):
+        value = int(read[2:] or "0", 16)
+        if len(read) > 2 and value in allowed:
+            found["}"] = value
+        for digit in _HEX:
+            lo = hi = int(read[2:] + digit, 16)
+            while lo <= MAX_CODE_POINT:
+                if allowed & CharSet([(lo, min(hi, MAX_CODE_POINT))]):
+                    found[digit] = None
+                    break
+                if hi == 0:
+                    found[digit] = None
+                    break
+                lo, hi = lo << 4, hi << 4 | 15
+        return found
+    if len(read) < 5:
+        for digit in _HEX:
+            text = read[1:] + digit
+            lo, hi = int(text.ljust(4, "0"), 16), int(text.ljust(4, "f"), 16)
+            if len(text) == 4 and lo in allowed and not 0xD800 <= lo <= 0xDFFF:
+                found[digit] = lo
+            elif len(text) < 4 and allowed & CharSet([(lo, min(hi, 0xD7FF)), (max(lo, 0xE000), hi)]):
+                found[digit] = None
+            elif hi >= _LEAD[0] and lo <= _LEAD[1]:
+                pairs = (_joined(max(lo, _LEAD[0]), _TRAIL[0]), _joined(min(hi, _LEAD[1]), _TRAIL[1]))
+                if allowed & CharSet([pairs]):
+                    found[digit] = None
+        if len(read) == 1:
+            found["{"] = None
+        return found
+    if len(read) < 7:
+        return {"\\u"[len(read) - 5]: None}
+    lead = int(read[1:5], 16)
+    for digit in _HEX:
+        text = read[7:] + digit
+        lo = max(int(text.ljust(4, "0"), 16), _TRAIL[0])
+        hi = min(int(text.ljust(4, "f"), 16), _TRAIL[1])
+        if lo <= hi and allowed & CharSet([(_joined(lead, lo), _joined(lead, hi))]):
+            found[digit] = _joined(lead, lo) if len(text) == 4 else None
+    return found
+
+
+@lru_cache(maxsize=1)
+def _id_start() -> CharSet:
+    return (properties.find("ID_Start") | CharSet.of("$_")) - CharSet([(0xD800, 0xDFFF)])
+
+
+@lru_cache(maxsize=1)
+def _id_continue() -> CharSet:
+    return (properties.find("ID_Continue") | CharSet.of("$\u200c\u200d")) - CharSet([(0xD800, 0xDFFF)])
+
+
+@lru_cache(maxsize=1)
+def _property_names() -> dict[str, list[str]]:
+    """Sorted names, each with what must follow it."""
+    lines = (files("structgen.grammars") / "data" / "ecma_properties.txt").read_text(encoding="ascii").splitlines()
+    names = {}
+    for line in lines:
+        if not line.startswith("#"):
+            kind, words = line.split("\t")
+            names[kind] = [word + "}" for word in words.split()]
+    bare = [*names["binary"], *names["gc"], "General_Category=", "gc=", "Script=", "sc=", "Script_Extensions=", "scx="]
+    return {"binary gc": sorted(bare), "gc": sorted(names["gc"]), "sc": sorted(names["sc"])}
+
+
+@lru_cache(maxsize=4096)
+def _property_chars(kinds: str, read: str) -> dict[str, str]:
+    """What may come next in a property, and the names that are behind it."""
+    names = _property_names()[kinds]
+    found: dict[str, str] = {}
+    for name in names[bisect_left(names, read) :]:
+        if not name.startswith(read):
+            break
+        char = name[len(read)]
+        found[char] = ("gc" if read in ("gc", "General_Category") else "sc") if char == "=" else kinds
+    return found
+
+
+def regex(encoding: Encoding) -> Expr:
+    """Patterns of ECMA-262."""
+    return lifted(Pattern("none"), encoding)
