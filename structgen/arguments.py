@@ -116,18 +116,36 @@ def generation_parser() -> Parser:
 def check_parser() -> Parser:
     parser = Parser(
         "structgen check",
-        "Validates a grammar or schema, reports on it, and says for each TEXT whether it is accepted, and if not,\n"
-        "where it goes wrong. Needs no model.",
-        "exit codes: 0 all accepted, 1 a text is refused, 2 the grammar cannot be used.",
+        "Validates a grammar or schema and says for each TEXT whether it is accepted, and if not, where it goes wrong\n"
+        "and what was allowed there. Of a JSON Schema also: what each keyword came to, and what is doubtful in it.\n"
+        "Needs no model.",
+        "exit codes: 0 all is well, 1 a text is refused or the grammar has an error, 2 wrong usage.",
     )
     parser.add_argument(
         "grammar", nargs="?", metavar="GRAMMAR", help="Lark file, library name (sql.lark), or JSON Schema file (*.json)"
     )
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help="texts to judge; '-': standard input, whole")
+    parser.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="texts to judge, or JSON files; '-': standard input, whole"
+    )
     parser.add_argument("--regex", metavar="R", help="a regular expression in place of GRAMMAR")
     parser.add_argument("--lines", action="store_true", help="standard input holds one text a line")
     parser.add_argument("--start", default="start", metavar="RULE", help="start rule of a Lark grammar")
     parser.add_argument("--parser", default="lalr", metavar="NAME", help="lark parser to follow (default: lalr)")
+
+    schema = parser.add_argument_group("JSON Schema")
+    schema.add_argument("--order", choices=("any", "schema"), help="order of keys in the texts (default: any)")
+    schema.add_argument("--numbers", choices=("any", "plain"), help="spelling of numbers in the texts (default: any)")
+    schema.add_argument(
+        "--whitespace",
+        choices=("bounded", "compact", "pretty", "any"),
+        help="what is linted, as it is generated with (default: bounded); in the texts all of it is fine",
+    )
+    schema.add_argument("--draft", metavar="D", help="4, 6, 7, 2019-09 or 2020-12, whatever $schema says")
+    schema.add_argument(
+        "--registry", action="append", metavar="[URI=]FILE", help="a document that $ref or $schema leads to"
+    )
+    schema.add_argument("--no-format-assertion", action="store_true", help="formats are annotations")
+
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     _common(parser)
     return parser

@@ -12,6 +12,7 @@ from structgen.grammars import machine as m
 from structgen.grammars.machine import Machine, Thread
 from structgen.grammars.residual import LOCK
 from structgen.grammars.schema.document import Place, escaped
+from structgen.grammars.schema.keywords import Rules
 from structgen.grammars.schema.literals import places_for, satisfies
 from structgen.grammars.schema.position import COLON, KEY, NEXT, VALUE, Position
 
@@ -22,25 +23,41 @@ _MOST_TRIED = 2_000
 _MOST_NODES = 400
 _OTHER_KEY = "\u2053 any other \u2053"
 _PRINTABLE = [bytes([byte]) for byte in (*range(0x20, 0x7F), *range(0xC2, 0xF5))]
-_KINDS = {
-    "string": ("minLength", "maxLength", "pattern", "format"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "object": (
-        "required",
-        "properties",
-        "additionalProperties",
-        "patternProperties",
-        "propertyNames",
-        "minProperties",
-        "maxProperties",
-        "dependentRequired",
-        "dependentSchemas",
-        "dependencies",
-        "unevaluatedProperties",
-    ),
-    "array": ("items", "minItems", "maxItems", "uniqueItems", "contains", "prefixItems", "unevaluatedItems"),
+# The fields of ``Rules`` that a keyword fills, and those that say which members it is about.
+_FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "type": ("types", ()),
+    "enum": ("values", ()),
+    "const": ("values", ()),
+    "minLength": ("min_length", ()),
+    "maxLength": ("max_length", ()),
+    "pattern": ("patterns", ()),
+    "format": ("formats", ()),
+    "minimum": ("lo", ()),
+    "exclusiveMinimum": ("lo", ()),
+    "maximum": ("hi", ()),
+    "exclusiveMaximum": ("hi", ()),
+    "multipleOf": ("multiples", ()),
+    "required": ("required", ()),
+    "properties": ("properties", ()),
+    "patternProperties": ("pattern_properties", ()),
+    "additionalProperties": ("additional", ("properties", "pattern_properties")),
+    "propertyNames": ("names", ()),
+    "minProperties": ("min_properties", ()),
+    "maxProperties": ("max_properties", ()),
+    "dependentRequired": ("dependents", ()),
+    "dependencies": ("dependents", ()),
+    "prefixItems": ("prefix", ()),
+    "items": ("items", ("prefix",)),
+    "additionalItems": ("items", ("prefix",)),
+    "minItems": ("min_items", ()),
+    "maxItems": ("max_items", ()),
+    "uniqueItems": ("unique", ()),
+    "contains": ("contains", ()),
+    "not": ("negations", ()),
+    "anyOf": ("any_of", ()),
+    "oneOf": ("one_of", ()),
+    "if": ("conditions", ()),
 }
-_OF_ALL = ("type", "enum", "const", "not", "oneOf", "anyOf", "if")
 
 
 class Demand(NamedTuple):
@@ -154,16 +171,17 @@ class Probe:
         return _shown(list(dict.fromkeys([each.decode() for each in literals] + [f'"{each}' for each in found])))
 
     def _numbers(self, threads: Threads, literals: list[bytes]) -> list[str]:
-        starts = [self.read(threads, bytes([byte])) for byte in b"0123456789-"]
-        if not any(starts):
+        starts = {bytes([byte]) for byte in b"0123456789-" if self.read(threads, bytes([byte]))}
+        if not starts:
             return []
-        if literals and len(literals) <= MOST_WORDS:
-            digits = {each[:1] for each in literals}
-            if all(not start or bytes([byte]) in digits for byte, start in zip(b"0123456789-", starts, strict=True)):
-                return [each.decode() for each in literals]
-        fractions = [self.read(self.read(start, b"."), b"5") for start in starts if start]
-        whole = not any(fractions) and not any(self.read(start, b"1.5") for start in starts if start)
-        return ["an integer" if whole else "a number"]
+        if literals and len(literals) <= MOST_WORDS and starts <= {each[:1] for each in literals}:
+            return [each.decode() for each in literals]
+        bounds = [b.value for place in self.places for b in (place.rules.lo, place.rules.hi) if b is not None]
+        near = {int(bound) + step for bound in bounds[:40] if abs(bound) < 10**40 for step in (-1, 0, 1)}
+        tried = sorted({*near, 0, 1, -1, 7, 10, 50, 1000})
+        wholes = any(self._whole(self.read(threads, b"%d" % each)) for each in tried)
+        fractions = any(self._whole(self.read(threads, b"%d.5" % each)) for each in tried)
+        return ["an integer" if wholes and not fractions else "a number"]
 
     def _enumerated(self, threads: Threads, end: bytes) -> list[str] | None:
         """All texts up to ``end``, as far as no escapes are needed; None: too many to list."""
@@ -233,34 +251,30 @@ def together(places: list[Place]) -> list[Place]:
 
 
 def demands(places: Iterable[Place], value: Any) -> list[Demand]:
-    """The keywords of those ``places`` that ``value`` does not satisfy, as far as they may be the reason."""
-    kind = _kind_of(value)
+    """The keywords of ``places`` that ``value`` does not satisfy."""
     found: list[Demand] = []
     for place in places:
-        contents = place.contents
-        if contents is False:
+        if place.contents is False:
             found.append(Demand(place.pointer, False))
-        if not isinstance(contents, dict) or _holds(place, value):
-            continue
-        for keyword in (*_OF_ALL, *_KINDS.get(kind, ())):
-            if keyword in contents and keyword in place.rules.enforced:
-                found.append(Demand(f"{place.pointer}/{escaped(keyword)}", contents[keyword]))
+        if isinstance(place.contents, dict):
+            for keyword in place.rules.enforced:
+                if keyword in _FIELDS and keyword in place.contents and _violates(place, keyword, value):
+                    found.append(Demand(f"{place.pointer}/{escaped(keyword)}", place.contents[keyword]))
     return found
 
 
-def _holds(place: Place, value: Any) -> bool:
+def _violates(place: Place, keyword: str, value: Any) -> bool:
+    field, beside = _FIELDS[keyword]
+    made = Rules(place)
     try:
-        return satisfies(place.rules, value)
+        for each in beside:
+            setattr(made, each, getattr(place.rules, each))
+        if beside and not satisfies(made, value):
+            return False
+        setattr(made, field, getattr(place.rules, field))
+        return not satisfies(made, value)
     except (RecursionError, GrammarError):
-        return True
-
-
-def _kind_of(value: Any) -> str:
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-        return "number"
-    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
+        return False
 
 
 def _spelled(value: Any) -> bytes:

@@ -67,7 +67,9 @@ def annotation(place: Place, keyword: str) -> tuple[str, str, str] | None:
     if keyword == "format":
         return _format(place, value)
     if keyword == "nullable":
-        return None if value is False else ("not enforced", "nullable is OpenAPI's and adds nothing here: null is no value of this", _null(place))
+        if value is False:
+            return None
+        return "not enforced", "nullable is OpenAPI's and adds nothing here: null is no value of this", _null(place)
     if keyword == "discriminator":
         return None  # its branches are looked at instead
     if keyword in _CONTENT:
