@@ -84,18 +84,17 @@ def machine(
     _choice("escapes", escapes, tuple(_ENCODINGS))
     _choice("numbers", numbers, ("plain", "any"))
     _choice("on_unsupported", on_unsupported, ("error", "gate"))
-    if on_unsupported == "gate":
-        raise UnsupportedGrammar("on_unsupported='gate' is not built yet; use 'error'")
+    gates = on_unsupported == "gate"
     contents = _contents(schema)
     style = Style(_ENCODINGS[escapes], LAYOUTS[whitespace], order == "any", numbers == "any")
     try:
-        document = Document(contents, None if draft is None else draft_named(draft), registry, format_assertion)
+        document = Document(contents, None if draft is None else draft_named(draft), registry, format_assertion, gates)
         places = _survey(document, style.any_numbers)
         forest = Forest(style)
         root = forest.node([document.root])
         if not root.satisfiable:
             raise _unsatisfiable(root)
-        if _meets_limits(places):
+        if gates or _meets_limits(places):
             explore(root)
     except RecursionError:
         raise GrammarTooComplex("the schema is nested too deeply") from None
@@ -247,7 +246,7 @@ class _JsonMachine:
         begun = self.root.cached_state("root", lambda: self.root.body if lead is None else seq(lead, self.root.body))
         if begun is None:
             return ()
-        return (Thread(begun, bottom.push(_RootFrame(self.root, False))),)
+        return (Thread(self.root.guarded(begun), bottom.push(_RootFrame(self.root, False))),)
 
 
 class _RootFrame(NamedTuple):

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
+from structgen.grammars import distance, walk
 from structgen.grammars import machine as m
-from structgen.grammars import walk
 from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
-from structgen.grammars.residual import COMPLETE, LOCK, FreshKey, Recorded, State
+from structgen.grammars.residual import COMPLETE, LOCK, Checked, FreshKey, Recorded, State
 from structgen.grammars.trie import Part, Trie, row_ids
 
 if TYPE_CHECKING:
@@ -394,6 +394,14 @@ class Matcher:
         with LOCK:
             return _forced(self._config.threads, limit)
 
+    def shortest_completion(self) -> bytes | None:
+        """Bytes that complete the text, as few as were found; b"" where it may end. None when none was found within
+        the limits of the search. What it finds is remembered, so asking again along that way is cheap."""
+        if self.can_end():
+            return b""
+        way = distance.shortest_completion(self._config.threads)
+        return None if way is None else way.text()
+
     def forced_tokens(self) -> list[int]:
         """The tokens that must come next. Not built yet."""
         raise UnsupportedGrammar("forced_tokens() is not built yet; use forced_bytes()")
@@ -408,7 +416,7 @@ def _forced(threads: Sequence[Thread], limit: int) -> bytes:
             thread = queue.pop()
             queue.extend(m.ended(thread))
             inner = thread.residual
-            while isinstance(inner, (FreshKey, Recorded)):
+            while isinstance(inner, (FreshKey, Recorded, Checked)):
                 inner = inner.inner
             assert isinstance(inner, State)
             for byte, mask in inner.expr.classes():

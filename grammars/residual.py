@@ -390,6 +390,55 @@ class FreshKey(Residual):
         return f"FreshKey({self.text!r}, {self.inner!r}, not {sorted(self.taken)!r})"
 
 
+class Checked(Residual):
+    """A terminal that may end with ``outcome`` only if its whole text passes a check: what no automaton says.
+
+    Args:
+        inner: what is left of the terminal.
+        check: the whole text -> whether it may end so; compares by content.
+        read: bytes read so far.
+    """
+
+    __slots__ = ("check", "inner", "live", "outcome", "outcomes", "read")
+    text = None
+
+    def __init__(self, inner: State, check: Callable[[bytes], bool], outcome: int, read: bytes = b"") -> None:
+        self.inner = inner
+        self.check = check
+        self.outcome = outcome
+        self.read = read
+        self.outcomes = inner.outcomes
+        if outcome in inner.outcomes and not check(read):
+            self.outcomes = tuple(each for each in inner.outcomes if each != outcome)
+        self.live = inner.live
+
+    def advance(self, byte: int) -> Checked | None:
+        inner = self.inner.advance(byte)
+        if inner is None:
+            return None
+        made = Checked(inner, self.check, self.outcome, self.read + bytes([byte]))
+        return made if made.outcomes or made.live else None
+
+    def split(self, trie: Trie) -> Split:
+        from structgen.grammars.trie import split_checked
+
+        return split_checked(self, trie)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Checked)
+            and self.inner is other.inner
+            and self.read == other.read
+            and self.check == other.check
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.inner.id, self.read))
+
+    def __repr__(self) -> str:
+        return f"Checked({self.read!r}, {self.inner!r})"
+
+
 class Recorded(Residual):
     """A residual inside a value whose text is wanted when it is complete (see ``Gate`` in machine.py).
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structgen.grammars import walk
-from structgen.grammars.expr import ALL_BYTES
-from structgen.grammars.residual import LOCK, FreshKey, State
+from structgen.grammars.expr import ALL_BYTES, EPSILON, UNSURE_OUTCOME
+from structgen.grammars.residual import LOCK, Checked, FreshKey, State
 
 _ids = count()
 MAX_TOKEN_BYTES = 4096
@@ -231,6 +231,12 @@ def split_state(state: State, trie: Trie) -> Split:
     known = state.splits.get(trie.id)
     if known is not None:
         return known
+    if (loose := state.expr.loose(EPSILON)) is not None:
+        from structgen.grammars.memory import split_remembering
+
+        with LOCK:
+            made = state.splits[trie.id] = split_remembering(state, loose, trie)
+            return made
     with LOCK:
         shared = trie.shared
         at = shared.at
@@ -262,8 +268,9 @@ def split_state(state: State, trie: Trie) -> Split:
         nodes = tuple((where[0] if len(where) == 1 else np.concatenate(where), o) for o, where in groups.items())
         # A word of a Lark grammar may end after each of its letters; the outcome says that no letter may follow.
         ends = tuple(
-            End(o, trie.union(where, _first(firsts[o]) if len(where) > 1 else ANY_FIRST)) for where, o in nodes
-        )
+            End(o, trie.union(where, _first(firsts[o]) if len(where) > 1 else ANY_FIRST))
+            for where, o in nodes if o != UNSURE_OUTCOME
+        )  # fmt: skip
         made = Split(stay, ends, nodes)
         state.splits[trie.id] = made
         return made
@@ -290,6 +297,20 @@ def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
     kept = [(where[~np.isin(where, gone)], outcome) for where, outcome in split.nodes]
     ends = tuple(End(outcome, trie.union(where)) for where, outcome in kept if len(where))
     return Split(split.stay, ends, tuple(kept))
+
+
+def split_checked(residual: Checked, trie: Trie) -> Split:
+    """``split`` for a terminal whose text is checked when it ends: the answer of its own expression, less the tokens
+    whose text fails."""
+    split = residual.inner.split(trie)
+    kept = []
+    for where, outcome in split.nodes:
+        if outcome == residual.outcome:
+            passed = [residual.check(residual.read + trie.path(node)) for node in where.tolist()]
+            where = where[np.array(passed, dtype=np.bool_)]
+        if len(where):
+            kept.append((where, outcome))
+    return Split(split.stay, tuple(End(outcome, trie.union(where)) for where, outcome in kept), tuple(kept))
 
 
 def _banned(residual: FreshKey, trie: Trie, split: Split) -> set[int]:

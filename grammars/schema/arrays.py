@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from structgen.errors import GrammarTooComplex
 from structgen.grammars.expr import NEVER, Expr, alt, both, literal, neg, seq
 from structgen.grammars.machine import Cell, Gate, Thread
-from structgen.grammars.residual import COMPLETE, Recorded, State, state
+from structgen.grammars.residual import COMPLETE, Recorded, Residual, State, state
 from structgen.grammars.schema import distinct
 from structgen.grammars.schema.keywords import Contains, Rules
 from structgen.grammars.schema.languages import MANY
@@ -446,11 +446,12 @@ class ArrayFrame(NamedTuple):
             )
             if begun is not None:
                 below = cell.replace(self._replace(stage=ITEM, match=match))
-                found.append(Thread(self._recorded(begun, below) if plan.remembers else begun, below))
+                residual = plan.node(self.at, match).guarded(begun)
+                found.append(Thread(self._recorded(residual, below) if plan.remembers else residual, below))
             close = False
         return found
 
-    def _recorded(self, begun: State, cell: Cell) -> Recorded:
+    def _recorded(self, begun: Residual, cell: Cell) -> Recorded:
         return Recorded(begun, b"", ((0, cell.depth),), _WANTED, volatile=self.plan.depends(self.at))
 
     def _closing(self) -> State | None:

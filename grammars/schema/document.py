@@ -67,10 +67,14 @@ class Document:
 
     Args:
         assert_formats: whether ``format`` is enforced or an annotation.
+        gates: whether what cannot be written as an automaton is checked when a value closes, instead of refused.
     """
 
-    def __init__(self, schema: Any, draft: Draft | None, registry: Any, assert_formats: bool) -> None:
+    def __init__(
+        self, schema: Any, draft: Draft | None, registry: Any, assert_formats: bool, gates: bool = False
+    ) -> None:
         self.assert_formats = assert_formats
+        self.gates = gates
         self._places: dict[tuple[int, Scope, Dynamic], Place] = {}
         self._dynamic_places = 0
         self.resources = Resources(schema, draft, registry)

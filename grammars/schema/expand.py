@@ -6,10 +6,11 @@ the way, so that tagged unions stay as many alternatives as they have tags.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
-from structgen.errors import GrammarTooComplex, UnsatisfiableGrammar
+from structgen.errors import GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.keywords import ALL, OBJECT, Rules
 from structgen.grammars.schema.literals import accepts, identity
@@ -19,6 +20,7 @@ T = TypeVar("T")
 
 MAX_ALTERNATIVES = 2_000
 MAX_NESTING = 400
+MAX_GATED = 24
 
 Group = tuple[tuple[Place, ...], ...]
 
@@ -28,6 +30,8 @@ class Conjunction(NamedTuple):
 
     types: int
     rules: tuple[Rules, ...]
+    gated: bool = False
+    """More must hold than the rules say: the whole value is to be checked."""
 
 
 class _Branch:
@@ -90,7 +94,18 @@ def referred(place: Place) -> Place:
 
 def expand(places: Iterable[Place]) -> list[Conjunction]:
     """The alternatives of the conjunction of ``places``; none when it contradicts itself by types or by
-    references that only lead to each other."""
+    references that only lead to each other. Raises GrammarTooComplex for too many, unless the document gates."""
+    places = list(places)
+    try:
+        return _expand(places)
+    except GrammarTooComplex:
+        if not places or not places[0].document.gates:
+            raise
+        return _expand(places, MAX_GATED)
+
+
+def _expand(places: list[Place], gate_after: int | None = None) -> list[Conjunction]:
+    """``gate_after``: so many steps later the groups that still leave a choice are dropped; their places are gated."""
     start = _Branch(_NOTHING_KNOWN, {}, [], [], [(place, _Path(place, None)) for place in reversed(list(places))])
     found: dict[frozenset[Rules], Conjunction] = {}
     stack, steps = [start], 0
@@ -99,9 +114,15 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
         if not _settle(branch):
             continue
         _drop_settled(branch)
+        gated = any(place.rules.gated for place in branch.done)
+        if gate_after is not None and steps >= gate_after:
+            gated = _drop_open(branch) or gated
         if not branch.groups and not branch.decisive:
             rules = tuple(place.rules for place in branch.done if not place.rules.empty)
-            found.setdefault(frozenset(rules), Conjunction(branch.known.types, rules))
+            key = frozenset(rules)
+            if key in found:
+                gated = gated and found[key].gated
+            found[key] = Conjunction(branch.known.types, rules, gated)
             continue
         steps += 1
         if steps > MAX_ALTERNATIVES or len(stack) > MAX_ALTERNATIVES:
@@ -126,6 +147,38 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
             else:
                 stack.append(_Branch(branch.known, dict(branch.done), list(decisive), list(rest), pending))
     return list(found.values())
+
+
+def _drop_open(branch: _Branch) -> bool:
+    """Drop the groups that leave a choice, and gate the places that they are of. Whether there were any."""
+    kept = []
+    dropped = [path.place for _, path in branch.decisive]
+    for group, path in branch.groups:
+        left = _left(group, branch.known)
+        if len(left) <= 1:
+            kept.append((left, path))
+        else:
+            dropped.append(path.place)
+    branch.groups, branch.decisive = kept, []
+    for place in dropped:
+        gate(place, _COMBINATORS)
+    return bool(dropped)
+
+
+_COMBINATORS = ("anyOf", "oneOf", "if", "not", "dependentSchemas", "dependencies", "unevaluatedProperties",
+                "unevaluatedItems")  # fmt: skip
+
+
+def gate(place: Place, keywords: Iterable[str]) -> None:
+    """Note that those of the ``keywords`` that ``place`` has are only checked when a value closes."""
+    rules = place.rules
+    for keyword in keywords:
+        if isinstance(place.contents, dict) and keyword in place.contents and keyword not in rules.gated:
+            rules.gated.append(keyword)
+            if keyword in rules.enforced:
+                rules.enforced.remove(keyword)
+    if not rules.gated:
+        rules.gated.append("not")  # a rewriting of a place, which stands in no text
 
 
 def _drop_settled(branch: _Branch) -> None:
@@ -216,7 +269,13 @@ def _step(path: _Path, place: Place) -> _Path | None:
 def groups(rules: Rules) -> list[Group]:
     """The groups of alternatives that ``rules`` demand one of."""
     if rules.groups is None:
-        rules.groups = _groups(rules)
+        try:
+            rules.groups = _groups(rules)
+        except (UnsupportedGrammar, GrammarTooComplex):
+            if not rules.place.document.gates:
+                raise
+            gate(rules.place, _COMBINATORS)
+            rules.groups = [_flattened(group) for group in rules.any_of]
     made: list[Group] = rules.groups
     return made
 
@@ -226,7 +285,13 @@ def decisive(rules: Rules) -> list[Group]:
     from structgen.grammars.schema.unevaluated import decisions
 
     if rules.decisive is None:
-        found = decisions(rules)
+        try:
+            found = decisions(rules)
+        except (UnsupportedGrammar, GrammarTooComplex):
+            if not rules.place.document.gates:
+                raise
+            gate(rules.place, _COMBINATORS)
+            found = None
         rules.decisive = [] if found is None else [found]
     made: list[Group] = rules.decisive
     return made
@@ -263,21 +328,47 @@ def exactly_one(branches: tuple[Place, ...]) -> Group:
 
 
 class Field(NamedTuple):
-    """What is quickly known of the value of a property."""
+    """What is quickly known of the value of a property.
+
+    Attributes:
+        types: the types it has at most.
+        values: the only values, or None.
+        excluded: values that it is not.
+        holds, fails: subschemas that it satisfies, and does not.
+    """
 
     types: int
-    values: frozenset[Hashable] | None
-    excluded: frozenset[Hashable]
+    values: frozenset[Hashable] | None = None
+    excluded: frozenset[Hashable] = frozenset()
+    holds: tuple[Place, ...] = ()
+    fails: tuple[Place, ...] = ()
 
     def joined(self, other: Field) -> Field:
-        values = self.values
-        if other.values is not None:
-            values = other.values if values is None else values & other.values
-        return Field(self.types & other.types, values, self.excluded | other.excluded)
+        return Field(
+            self.types & other.types,
+            _common(self.values, other.values),
+            self.excluded | other.excluded,
+            self.holds + tuple(place for place in other.holds if place not in self.holds),
+            self.fails + tuple(place for place in other.fails if place not in self.fails),
+        )
 
     @property
     def impossible(self) -> bool:
-        return not self.types or (self.values is not None and self.values <= self.excluded)
+        if not self.types or (self.values is not None and self.values <= self.excluded):
+            return True
+        return any(_same(a, b) for a in self.holds for b in self.fails)
+
+
+def _same(a: Place, b: Place) -> bool:
+    """Whether two subschemas are spelled alike and mean the same."""
+    return a is b or (a.scope is b.scope and a.dynamic == b.dynamic and _spelled(a) == _spelled(b))
+
+
+def _spelled(place: Place) -> str:
+    if place.rules.spelled is None:
+        place.rules.spelled = json.dumps(place.contents, sort_keys=True, default=lambda number: {"": str(number)})
+    found: str = place.rules.spelled
+    return found
 
 
 class Outline(NamedTuple):
@@ -364,12 +455,12 @@ class Outline(NamedTuple):
 
 def _only_properties(rules: Rules) -> bool:
     """Whether ``rules`` demand nothing but types, required keys and what properties hold."""
-    return set(vars(rules)) - _ABOUT <= {"types", "required", "properties"}
+    return not rules.gated and set(vars(rules)) - _ABOUT <= {"types", "required", "properties"}
 
 
 _ABOUT = {
-    *("place", "enforced", "annotations", "unsupported", "contained"),
-    *("outline", "groups", "decisive", "decisions"),
+    *("place", "enforced", "annotations", "unsupported", "gated", "contained"),
+    *("outline", "groups", "decisive", "decisions", "spelled"),
 }
 """Fields of ``Rules`` that demand nothing."""
 
@@ -413,21 +504,29 @@ def outline(place: Place, fuel: int = 12) -> Outline:
 
 
 def _field(place: Place) -> Field | None:
-    for _ in range(12):
-        if place.rules.alias is None:
-            break
-        place = place.rules.alias
+    place = referred(place)
     rules = place.rules
-    types = rules.types
-    values = None if rules.values is None else frozenset(identity(v) for v in rules.values)
-    excluded = frozenset(identity(v) for v in rules.excluded)
-    for group in rules.any_of:
-        if len(group) == 1 and len(group[0]) == 1 and group[0][0].rules.excluded:
-            types &= group[0][0].rules.types
-            excluded |= frozenset(identity(v) for v in group[0][0].rules.excluded)
-    if types == ALL and values is None and not excluded:
+    if rules.empty:
         return None
-    return Field(types, values, excluded)
+    values = None if rules.values is None else frozenset(identity(v) for v in rules.values)
+    found = Field(rules.types, values, frozenset(identity(v) for v in rules.excluded))
+    for group in rules.any_of:
+        if len(group) == 1 and len(group[0]) == 1:
+            only = group[0][0].rules
+            found = found.joined(Field(only.types, None, frozenset(identity(v) for v in only.excluded)))
+        else:
+            types = 0
+            for alternative in group:
+                possible = ALL
+                for each in alternative:
+                    possible &= each.rules.types
+                types |= possible
+            found = found._replace(types=found.types & types)
+    if place.contents is not None:
+        return found._replace(holds=(place,))
+    if place.negated is not None and place.negated.contents is not None:
+        return found._replace(fails=(place.negated,))
+    return None if found == Field(ALL) else found
 
 
 def disjoint(a: Place, b: Place) -> bool:

@@ -108,17 +108,21 @@ class Rules:
     groups: Any = None
     decisive: Any = None
     decisions: Any = None
-    """What ``expand.outline``, ``expand.groups``, ``expand.decisive`` and ``unevaluated`` found."""
+    spelled: str | None = None
+    """What ``expand.outline``, ``expand.groups``, ``expand.decisive`` and ``unevaluated`` found, and the contents
+    as text where they were compared."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.enforced: list[str] = []
         self.annotations: list[str] = []
         self.unsupported: list[tuple[str, str]] = []
+        self.gated: list[str] = []
+        """Keywords that hold only because values are checked when they close."""
 
     @property
     def empty(self) -> bool:
-        return not self.enforced
+        return not self.enforced and not self.gated
 
     @property
     def children(self) -> Iterator[Place]:

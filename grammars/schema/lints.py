@@ -128,7 +128,7 @@ def lints(subject: Subject) -> list[Lint]:
 def no_way_to_stop(subject: Subject) -> Iterator[Lint]:
     """Values that may go on for ever: a model may never close them."""
     for spot in subject.spots:
-        for types, rules in spot.alternatives:
+        for types, rules, _ in spot.alternatives:
             for message, advice in _endless(types, rules):
                 yield Lint("no way to stop", _spoken_of(spot, rules), message, advice)
     yield from _recursion(subject)

@@ -7,7 +7,8 @@ talk about are plain unions, and recursion meets itself. Everything about a node
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,9 +16,10 @@ from typing import Any, NamedTuple
 from structgen.errors import GrammarTooComplex
 from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import Expr, alt, literal, seq
-from structgen.grammars.machine import Cell, Frame, Thread
-from structgen.grammars.residual import State, state
+from structgen.grammars.machine import Cell, Frame, Gate, Thread
+from structgen.grammars.residual import Checked, Recorded, Residual, State, state
 from structgen.grammars.schema.arrays import ArrayPlan
+from structgen.grammars.schema.distinct import parsed
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.expand import Conjunction, expand
 from structgen.grammars.schema.keywords import (
@@ -31,7 +33,7 @@ from structgen.grammars.schema.keywords import (
     exact,
 )
 from structgen.grammars.schema.layout import Layout
-from structgen.grammars.schema.literals import same_value, satisfies
+from structgen.grammars.schema.literals import accepts, same_value, satisfies
 from structgen.grammars.schema.negation import container_equal
 from structgen.grammars.schema.objects import ObjectCase, ObjectPlan, plans_of
 from structgen.grammars.schema.scalars import QUOTE, literals, number_expr, spells_integers, string_body
@@ -98,6 +100,8 @@ class _Parts(NamedTuple):
     """The insides of the strings among the scalars."""
     cases: tuple[ObjectCase, ...]
     arrays: tuple[ArrayPlan, ...]
+    gated: bool
+    """Values are to be checked when they close."""
 
 
 class Node:
@@ -127,8 +131,9 @@ class Node:
         cases: dict[frozenset[Rules], ObjectCase] = {}
         arrays: dict[frozenset[Rules], ArrayPlan] = {}
         todo = expand(self.places)[::-1]
+        gated = any(each.gated for each in todo)
         while todo:
-            types, rules = todo.pop()
+            types, rules, _ = todo.pop()
             if any(rule.values is not None for rule in rules):
                 flat, equal = _allowed(rules)
                 scalars.append(literals(flat, encoding, any_numbers and not spells_integers(rules)))
@@ -160,7 +165,7 @@ class Node:
                 about = tuple(rule for rule in rules if rule.on_arrays)
                 if frozenset(about) not in arrays:
                     arrays[frozenset(about)] = ArrayPlan(self.forest, about)
-        return _Parts(alt(*scalars), alt(*texts), tuple(cases.values()), tuple(arrays.values()))
+        return _Parts(alt(*scalars), alt(*texts), tuple(cases.values()), tuple(arrays.values()), gated)
 
     @property
     def containers(self) -> list[ObjectCase | ArrayPlan]:
@@ -210,6 +215,11 @@ class Node:
         """The starts of containers alone."""
         return alt(*([_OPEN[OPENS_OBJECT]] if self.objects else []), *([_OPEN[OPENS_ARRAY]] if self.arrays else []))
 
+    def guarded(self, begun: State) -> Residual:
+        """``begun``, a terminal that starts with blanks (and a colon) and ends with a value of this node: with a check
+        of its scalars, where the node is gated."""
+        return Checked(begun, Check(self.places), SCALAR) if self.parts.gated else begun
+
     def cached_state(self, key: Any, make: Callable[[], Expr]) -> State | None:
         """A terminal built from this node."""
         try:
@@ -242,6 +252,19 @@ class Node:
 
     def enter(self, outcome: int, cell: Cell, depth: int) -> list[Thread]:
         """Threads inside a container that this node opened; ``cell`` is the stack to come back to."""
+        if self.parts.gated:
+            return self._enter_gated(outcome, cell, depth)
+        return self._inside(outcome, cell, depth)
+
+    def _enter_gated(self, outcome: int, cell: Cell, depth: int) -> list[Thread]:
+        gate = _ValueGate(Check(self.places))
+        bracket = b"{" if outcome == OPENS_OBJECT else b"["
+        return [
+            Thread(Recorded(residual, bracket, ((0, cell.depth),)), above)
+            for residual, above in self._inside(outcome, cell.push(gate), depth)
+        ]
+
+    def _inside(self, outcome: int, cell: Cell, depth: int) -> list[Thread]:
         found: list[Thread] = []
         depth = self.forest.style.layout.deeper(depth)
         frame: Frame
@@ -257,6 +280,35 @@ class Node:
 
     def __repr__(self) -> str:
         return f"Node({', '.join(place.pointer for place in self.places)})"
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether the text of a value satisfies subschemas, by a plain validator."""
+
+    places: tuple[Place, ...]
+
+    def __call__(self, text: bytes) -> bool:
+        value = parsed(text.lstrip(b" \t\r\n:"))
+        return all(accepts(place, value) for place in self.places)
+
+
+class _ValueGate(Gate):
+    """Above the owner of a gated array or object."""
+
+    __slots__ = ("check",)
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ValueGate) and self.check == other.check
+
+    def __hash__(self) -> int:
+        return hash((_ValueGate, self.check))
+
+    def admit(self, cell: Cell, text: bytes) -> Sequence[Thread]:
+        return cell.parent.resume() if self.check(text) else ()
 
 
 def _spellable(text: str) -> bool:

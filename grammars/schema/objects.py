@@ -525,8 +525,11 @@ def _values(cell: Cell, frame: ObjectFrame, groups: tuple[tuple[Node, int], ...]
         node, alive = groups[0]
         begun = node.value_state()
         if begun is not None:
-            found.append(Thread(begun, cell.replace(frame._replace(stage=VALUE, alive=alive, value=node))))
+            below = cell.replace(frame._replace(stage=VALUE, alive=alive, value=node))
+            found.append(Thread(node.guarded(begun), below))
         return found
+    if any(node.parts.gated for node, _ in groups):  # what is checked is not joined
+        return [thread for group in groups for thread in _values(cell, frame, (group,))]
     begun = plan.choice_state(groups)
     if begun is not None:
         found.append(Thread(begun, cell.replace(frame._replace(stage=CHOICE, value=groups))))

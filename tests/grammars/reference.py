@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structgen.grammars.expr import NEVER, Expr
 from structgen.grammars.machine import Bottom, Cell, Machine, Thread, ended
-from structgen.grammars.residual import FreshKey, Recorded, Residual, State
+from structgen.grammars.residual import Checked, FreshKey, Recorded, Residual, State
 
 
 class Reference:
@@ -62,6 +62,12 @@ def _derive(residual: Residual, byte: int) -> Residual | None:
         if below is None:
             return None
         return Recorded(below, residual.text + bytes([byte]), residual.marks, residual.wanted, residual.volatile)
+    if isinstance(residual, Checked):
+        rest = _derive(residual.inner, byte)
+        if rest is None:
+            return None
+        assert isinstance(rest, State)
+        return Checked(rest, residual.check, residual.outcome, residual.read + bytes([byte]))
     assert isinstance(residual, FreshKey)
     inner = _derive(residual.inner, byte)
     if inner is None:
