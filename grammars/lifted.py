@@ -38,7 +38,8 @@ class Position:
 
     def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
         """What may come next: disjoint sets of characters, each not empty (surrogates do not count), with the
-        position that they lead to; None: each leads to its own, which ``after`` knows. Every position that is
+        position that they lead to; None: each leads to its own, which ``after`` knows (in loose positions: ASCII
+        only). Every position that is
         met can still come to an end; only ``checked`` ones may have moves to nowhere."""
         raise NotImplementedError
 
@@ -152,19 +153,21 @@ class Loose(Expr):
     position: Position
     encoding: Encoding
     tail: Expr
-    _steps: tuple[tuple[Expr, Expr], ...]
+    _steps: tuple[tuple[Expr, Expr | None], ...]
 
     @property
-    def steps(self) -> tuple[tuple[Expr, Expr], ...]:
+    def steps(self) -> tuple[tuple[Expr, Expr | None], ...]:
         """(spellings of a character, what follows it)"""
         try:
             return self._steps
         except AttributeError:
-            self._steps = tuple((self.encoding.chars(chars), self._behind(to)) for chars, to in self.position.moves())
+            self._steps = tuple(
+                (self.encoding.chars(chars), None if to is None else self._behind(to))
+                for chars, to in self.position.moves()
+            )
             return self._steps
 
-    def _behind(self, to: Position | None) -> Expr:
-        assert to is not None, "a loose position has nothing to ask"
+    def _behind(self, to: Position) -> Expr:
         if to is UNSURE:
             return _UNSURE
         if to.forgetful:
@@ -178,13 +181,21 @@ class Loose(Expr):
         found = [] if closed is NEVER else [closed]
         for spelled, behind in self.steps:
             rest = spelled.derive(byte)
-            if rest is not NEVER:
-                found.append(seq(rest, behind))
+            if rest is NEVER:
+                continue
+            if behind is None:
+                # Escapes of such a character are rare: they are looked up.
+                to = self.position.after(byte) if rest is EPSILON else UNSURE
+                assert to is not None
+                behind = self._behind(to)
+            found.append(seq(rest, behind))
         return alt(*found)
 
     def byte_class(self, byte: int) -> int:
         mask = self.tail.byte_class(byte)
-        for spelled, _ in self.steps:
+        for spelled, behind in self.steps:
+            if behind is None and spelled.derive(byte) is EPSILON:
+                return 1 << byte
             mask &= spelled.byte_class(byte)
         return mask
 

@@ -29,6 +29,7 @@ _ESCAPABLE = _SYNTAX | CharSet.of("/")
 _DIGITS = CharSet.range("0", "9")
 _HEX = "0123456789abcdefABCDEF"
 _CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+_KNOWN = CharSet.range("0", "9") | CharSet.range("A", "Z") | CharSet.range("a", "z")
 _LETTERS = CharSet.range("A", "Z") | CharSet.range("a", "z")
 _LEAD, _TRAIL = (0xD800, 0xDBFF), (0xDC00, 0xDFFF)
 _NO_NAMES: frozenset[str] = frozenset()
@@ -104,7 +105,7 @@ class Pattern(Position):
 
     def _to(self, mode: str, data: Any = None, **changed: Any) -> Pattern:
         context = self.context._replace(**changed) if changed else self.context
-        return Pattern(mode, _forgotten(mode, data) if self.forgetful else data, context, self.forgetful)
+        return Pattern(mode, _forgotten(mode, data, self.forgetful) if self.forgetful else data, context, self.forgetful)
 
     # ------------------------------------------------------------------------------------- terms
 
@@ -360,13 +361,13 @@ class Pattern(Position):
         plain = ANY - CharSet.of("]\\") - less
         escape = self._to("class escape", place)
         if self.forgetful:
-            found: _Moves = [(plain - CharSet.of("-"), self._to("member", None))]
-            found.append((CharSet.of("-"), self._to("member", None) if dash is None else UNSURE))
-            if place[1] is not None:
-                escape_to: Position = UNSURE
-            else:
-                escape_to = escape
-            return [*found, (CharSet.of("\\"), escape_to), (CharSet.of("]"), self._to("atom"))]
+            found: _Moves = [
+                (_KNOWN, None),
+                (plain - _KNOWN - CharSet.of("-"), self._to("member", None)),
+                (CharSet.of("-"), self._to("member", None) if dash is None else dash),
+                (CharSet.of("\\"), escape if place[1] is None else UNSURE),
+            ]
+            return [*found, (CharSet.of("]"), self._to("atom"))]
         if dash is not None:
             found = [(plain - CharSet.of("-"), None), (CharSet.of("-"), dash)]
         else:
@@ -375,8 +376,8 @@ class Pattern(Position):
 
     def member(self) -> _Moves:
         """Behind a character of a class."""
-        if self.forgetful:
-            return self._members(UNSURE, ("member", self.data and self.data[0]))
+        if self.data is None:
+            return self._members(UNSURE, ("member", None))
         code, lead = self.data
         return self._members(self._to("range", code), ("member", code if lead else None))
 
@@ -445,13 +446,15 @@ class Pattern(Position):
         return found
 
 
-def _forgotten(mode: str, data: Any) -> Any:
+def _forgotten(mode: str, data: Any, fresh: bool = False) -> Any:
+    """What a loose twin keeps of it. Behind a letter or digit just read (``fresh``) it knows that one: most dashes
+    stand there."""
     if mode == "number":
         return 0
     if mode == "name":
         return (data[0], "a" if data[1] else "")
     if mode == "member":
-        return data if data and data[1] else None
+        return data if data and (data[1] or (fresh and data[0] in _KNOWN)) else None
     return data
 
 
