@@ -407,6 +407,7 @@ def _dependent_schemas(r: _Reading, value: Any) -> None:
 
 
 def _dependencies(r: _Reading, value: Any) -> None:
+    """Split in two in 2019-09, whose metaschema still has it: who writes it means it, so it holds in every draft."""
     if not isinstance(value, dict):
         raise r.fail("dependencies", "an object of schemas or arrays of property names", value)
     table: dict[str, tuple[str, ...]] = {}
@@ -582,7 +583,7 @@ READERS: dict[str, tuple[_Reader, tuple[Draft, Draft]]] = {
     "maxProperties": (_max_properties, _ALWAYS),
     "dependentRequired": (_dependent_required, _SINCE_2019),
     "dependentSchemas": (_dependent_schemas, _SINCE_2019),
-    "dependencies": (_dependencies, (Draft.D4, Draft.D7)),
+    "dependencies": (_dependencies, _ALWAYS),
     "prefixItems": (_prefix_items, (Draft.D2020, Draft.D2020)),
     "items": (_items, _ALWAYS),
     "additionalItems": (_additional_items, (Draft.D4, Draft.D2019)),
