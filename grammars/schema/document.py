@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Document", "Draft", "Place", "draft_named", "escaped"]
 
-MAX_DYNAMIC_PLACES = 100_000
+MAX_DYNAMIC_PLACES = 10_000
 
 
 class Place:

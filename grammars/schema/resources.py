@@ -365,11 +365,16 @@ class Resources:
             return self.root
         origin = uri + "#"
         dialect = self._dialect(contents, Dialect(referrer.draft), origin, False)
-        own = identifier(contents, dialect.draft)
-        base = uri if own is None else urldefrag(joined(uri, own))[0]
+        base = self._base(uri, contents, identifier(contents, dialect.draft))
         found = self._others.get((base, referrer.draft)) or Scope(self, contents, base, dialect, origin)
         self._others[uri, referrer.draft] = self._others[base, referrer.draft] = found
         return found
+
+    def _base(self, uri: str, contents: Any, own: str | None) -> str:
+        """The base URI of what was found at ``uri``. A relative ``$id`` is resolved against that, but once: for a
+        resource inside a document of the registry, ``uri`` is what comes out."""
+        base = uri if own is None else urldefrag(joined(uri, own))[0]
+        return base if base in (own, uri) or self.contents(base) is contents else uri
 
     def contents(self, uri: str) -> Any:
         """The document at ``uri`` that the caller gave, or one of the drafts' metaschemas; None: there is none."""
