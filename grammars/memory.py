@@ -5,35 +5,34 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from structgen.grammars.expr import NEVER, UNSURE_OUTCOME, Expr
-from structgen.grammars.residual import State
+from structgen.grammars.expr import EPSILON, NEVER, UNSURE_OUTCOME, Expr
+from structgen.grammars.residual import State, Store
 from structgen.grammars.trie import End, Part, Split, Trie, split_state
+
+_SMALL = 24  # subtrees of so few nodes are read byte by byte: no twin is worth a walk there
+
+
+class _Found:
+    """Tokens that stay inside, and the nodes at which the expression ends, by outcome."""
+
+    def __init__(self) -> None:
+        self.stay: list[NDArray[np.int32]] = []
+        self.ends: dict[int, list[NDArray[np.int32]]] = {}
+
+    def end(self, outcome: int, where: NDArray[np.int32]) -> None:
+        self.ends.setdefault(outcome, []).append(where)
 
 
 def split_remembering(state: State, loose: Expr, trie: Trie) -> Split:
     """``split`` for an expression that remembers its text: that of its loose twin, and below the nodes where the twin
-    is unsure one derivative a node, without states."""
-    twin = state.store.state(loose)
-    assert twin is not None
-    base = split_state(twin, trie)
-    unsure = [where for where, outcome in base.nodes if outcome == UNSURE_OUTCOME]
-    if not unsure:
-        return base
-    stay = [] if base.stay is None else [base.stay.ids()]
-    ends = {outcome: [where] for where, outcome in base.nodes if outcome != UNSURE_OUTCOME}
-    read: dict[bytes, Expr] = {b"": state.expr}
-    for node in np.concatenate(unsure).tolist():
-        path = trie.path(node)
-        known = len(path)
-        while path[:known] not in read:
-            known -= 1
-        expr = read[path[:known]]
-        for i in range(known, len(path)):
-            expr = read[path[: i + 1]] = expr.derive(path[i])
-        if expr is not NEVER:
-            _look_below(state, expr, node, trie, stay, ends)
-    tokens = np.concatenate(stay) if stay else None
-    nodes = tuple((np.unique(np.concatenate(where)), outcome) for outcome, where in ends.items())
+    is unsure one derivative a byte, without states."""
+    found = _Found()
+    _split(state.store, state.expr, loose, trie, found)
+    tokens = np.concatenate(found.stay) if found.stay else None
+    nodes = tuple(
+        (where[0] if len(where) == 1 else np.sort(np.concatenate(where)), outcome)
+        for outcome, where in found.ends.items()
+    )
     return Split(
         None if tokens is None else Part(tokens, trie.shared.words),
         tuple(End(outcome, trie.union(where)) for where, outcome in nodes),
@@ -41,38 +40,62 @@ def split_remembering(state: State, loose: Expr, trie: Trie) -> Split:
     )
 
 
-def _look_below(
-    state: State, expr: Expr, node: int, trie: Trie, stay: list[NDArray[np.int32]],
-    ends: dict[int, list[NDArray[np.int32]]],
-) -> None:  # fmt: skip
-    """Add the tokens that stay inside ``expr`` (read up to ``node``), and the nodes at which it ends."""
+def _split(store: Store, expr: Expr, loose: Expr, trie: Trie, found: _Found) -> None:
+    twin = store.state(loose)
+    if twin is None:
+        return
+    base = split_state(twin, trie)
+    if base.stay is not None:
+        found.stay.append(base.stay.ids())
+    read: dict[bytes, Expr] = {b"": expr}
+    for where, outcome in base.nodes:
+        if outcome != UNSURE_OUTCOME:
+            found.end(outcome, where)
+            continue
+        for node in where.tolist():
+            path = trie.path(node)
+            known = len(path)
+            while path[:known] not in read:
+                known -= 1
+            at = read[path[:known]]
+            for i in range(known, len(path)):
+                at = read[path[: i + 1]] = at.derive(path[i])
+            if at is not NEVER:
+                _look_below(store, at, node, trie, found)
+
+
+def _look_below(store: Store, expr: Expr, node: int, trie: Trie, found: _Found) -> None:
+    """What lies below ``node``, up to which ``expr`` has been read."""
     queue = [(node, expr)]
     while queue:
         node, expr = queue.pop()
         here = trie.tokens[trie.start[node] : trie.start[node + 1]]
-        if expr.remembers:
-            # Not empty, and no ``_UNSURE`` part of a loose twin: something follows.
-            if len(here):
-                stay.append(here)
-            for outcome in expr.outcomes:
-                ends.setdefault(outcome, []).append(np.array([node], dtype=np.int32))
-            below, last = node + 1, int(trie.end[node])
-            while below < last:
-                left = expr.derive(int(trie.byte[below]))
-                if left is not NEVER:
-                    queue.append((below, left))
-                below = int(trie.end[below])
+        last = int(trie.end[node])
+        if not expr.remembers:
+            state = store.state(expr)
+            if state is None:
+                continue
+            if len(here) and state.live:
+                found.stay.append(here)
+            for outcome in state.outcomes:
+                found.end(outcome, np.array([node], dtype=np.int32))
+            if state.live and last > node + 1:
+                split = state.split(trie.view(node))
+                if split.stay is not None:
+                    found.stay.append(split.stay.ids())
+                for where, outcome in split.nodes:
+                    found.end(outcome, where)
             continue
-        at = state.store.state(expr)
-        if at is None:
+        if len(here):
+            found.stay.append(here)  # what remembers is followed by something
+        for outcome in expr.outcomes:
+            found.end(outcome, np.array([node], dtype=np.int32))
+        if last - node > _SMALL and (loose := expr.loose(EPSILON)) is not None:
+            _split(store, expr, loose, trie.view(node), found)
             continue
-        if len(here) and at.live:
-            stay.append(here)
-        for outcome in at.outcomes:
-            ends.setdefault(outcome, []).append(np.array([node], dtype=np.int32))
-        if at.live and trie.end[node] > node + 1:
-            split = at.split(trie.view(node))
-            if split.stay is not None:
-                stay.append(split.stay.ids())
-            for where, outcome in split.nodes:
-                ends.setdefault(outcome, []).append(where)
+        below = node + 1
+        while below < last:
+            left = expr.derive(int(trie.byte[below]))
+            if left is not NEVER:
+                queue.append((below, left))
+            below = int(trie.end[below])
