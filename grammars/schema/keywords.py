@@ -397,8 +397,12 @@ def _property_names(r: _Reading, value: Any) -> None:
 def _dependent_required(r: _Reading, value: Any) -> None:
     if not isinstance(value, dict):
         raise r.fail("dependentRequired", "an object of arrays of property names", value)
-    table = {k: r.strings("dependentRequired", v, f"/{escaped(k)}") for k, v in value.items()}
-    r.rules.dependents = {**(r.rules.dependents or {}), **table}
+    _depend(r, {k: r.strings("dependentRequired", v, f"/{escaped(k)}") for k, v in value.items()})
+
+
+def _depend(r: _Reading, table: dict[str, tuple[str, ...]]) -> None:
+    known = r.rules.dependents or {}
+    r.rules.dependents = {**known, **{key: (*known.get(key, ()), *wanted) for key, wanted in table.items()}}
 
 
 def _dependent_schemas(r: _Reading, value: Any) -> None:
@@ -417,7 +421,7 @@ def _dependencies(r: _Reading, value: Any) -> None:
         else:
             _when_present(r, name, r.sub("dependencies", each, name))
     if table:
-        r.rules.dependents = {**(r.rules.dependents or {}), **table}
+        _depend(r, table)
 
 
 def _when_present(r: _Reading, name: str, place: Place) -> None:
