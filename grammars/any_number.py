@@ -22,12 +22,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
+from structgen.grammars.exponent import EVERY, Spans, exponent, holds
 from structgen.grammars.expr import (
     ALL_BYTES,
-    EPSILON,
     NEVER,
+    Alt,
     Expr,
+    Seq,
     _intern,
     _interned,
     alt,
@@ -37,18 +40,14 @@ from structgen.grammars.expr import (
     seq,
 )
 from structgen.grammars.magnitudes import Digits, Magnitudes, Step, common, digits_of, magnitudes, step_of
-from structgen.grammars.numbers import DIGIT, DIGITS, EXPONENT, FRACTION, NATURAL, SIGN
+from structgen.grammars.numbers import DIGIT, DIGITS, EXPONENT, FRACTION, NATURAL
 
 _DIGIT_BITS = ((1 << 58) - 1) ^ ((1 << 48) - 1)
 _MARK_BITS = 1 << 0x65 | 1 << 0x45
-_SIGN_BITS = 1 << 0x2B | 1 << 0x2D
 _NO_NUMBER = ALL_BYTES & ~(_DIGIT_BITS | _MARK_BITS | 1 << 0x2E)
-_NO_EXPONENT = ALL_BYTES & ~(_DIGIT_BITS | _SIGN_BITS)
 
 _START, _ZERO, _WHOLE, _POINT, _FRACTION = range(5)
 """Nothing read; a leading 0; other digits before the point; the point; digits behind it."""
-_MARK, _FIRST, _MORE = range(3)
-"""Of an exponent: its letter read; its sign read (or none there); digits read."""
 
 _TAILS = {
     _START: seq(NATURAL, optional(FRACTION), optional(EXPONENT)),
@@ -58,11 +57,7 @@ _TAILS = {
     _FRACTION: seq(DIGITS, optional(EXPONENT)),
 }
 _ONLY_ZERO = seq(literal(b"0"), optional(seq(literal(b"."), rep(literal(b"0"), 1))), optional(EXPONENT))
-_ANY_EXPONENT = seq(optional(SIGN), rep(DIGIT, 1))
-
-Spans = tuple[tuple[int | None, int | None], ...]
-"""Disjoint intervals of integers, ascending; None: no end."""
-_EVERY: Spans = ((None, None),)
+_MINUS = literal(b"-")
 
 
 class Mantissa(Expr):
@@ -116,7 +111,7 @@ class Mantissa(Expr):
                 self.places, self.shift, self.rests, self.example,
             )  # fmt: skip
         if byte in (0x65, 0x45) and phase not in (_START, _POINT):
-            return _exponent(self.spans)
+            return exponent(self.spans)
         return NEVER
 
     def _digit(self, digit: int) -> Expr:
@@ -217,8 +212,8 @@ def _mantissa(
     if started:
         spans = _good_exponents(among, point, count, low, high, first, last, shift, rests)
     else:
-        spans = _EVERY if among.zero else ()
-    outcomes = (0,) if phase not in (_START, _POINT) and _holds(spans, 0) else ()
+        spans = EVERY if among.zero else ()
+    outcomes = (0,) if phase not in (_START, _POINT) and holds(spans, 0) else ()
     made: Mantissa = _intern(Mantissa, key, False, outcomes)
     made.spans, made.example = spans, example
     return made
@@ -269,82 +264,6 @@ def _good_exponents(
     if least is None or most is None or least <= most:
         found.append((least, most))
     return tuple(found)
-
-
-def _holds(spans: Spans, value: int) -> bool:
-    return any((lo is None or lo <= value) and (hi is None or value <= hi) for lo, hi in spans)
-
-
-class Exponent(Expr):
-    """The exponent behind its letter, one of ``spans``. Once the sign is known ``spans`` are natural numbers, of which
-    ``read`` is spelled already."""
-
-    __slots__ = ("read", "spans", "stage")
-    fields = ("spans", "stage", "read")
-    spans: Spans
-    stage: int
-    read: int
-
-    def derive(self, byte: int) -> Expr:
-        if 0x30 <= byte <= 0x39:
-            if self.stage == _MARK:
-                return self._signed(1).derive(byte)
-            return _natural(self.spans, 10 * self.read + byte - 0x30, _MORE)
-        if self.stage == _MARK and byte in (0x2B, 0x2D):
-            return self._signed(0x2C - byte)
-        return NEVER
-
-    def _signed(self, sign: int) -> Expr:
-        found: list[tuple[int | None, int | None]] = []
-        for lo, hi in self.spans:
-            if sign < 0:
-                lo, hi = None if hi is None else -hi, None if lo is None else -lo
-            if hi is None or hi >= 0:
-                found.append((max(lo or 0, 0), hi))
-        return _natural(tuple(found[::sign]), 0, _FIRST)
-
-    def byte_class(self, byte: int) -> int:
-        signs = 0 if self.stage == _MARK else _SIGN_BITS
-        return 1 << byte if (_DIGIT_BITS | _SIGN_BITS) & ~signs & 1 << byte else _NO_EXPONENT | signs
-
-    def __repr__(self) -> str:
-        return f"Exponent({self.spans}, {self.stage}, {self.read})"
-
-
-def _exponent(spans: Spans) -> Expr:
-    if not spans:
-        return NEVER
-    if spans == _EVERY:
-        return _ANY_EXPONENT
-    made: Expr = _intern(Exponent, (spans, _MARK, 0), False, ())
-    return made
-
-
-def _natural(spans: Spans, read: int, stage: int) -> Expr:
-    """Natural numbers, with leading zeros, of which ``read`` is spelled."""
-    spans = tuple((max(lo or 0, read), hi) for lo, hi in spans if _may_become(read, lo or 0, hi))
-    if not spans:
-        return NEVER
-    if spans == ((read, None),):
-        return DIGITS if stage == _MORE else rep(DIGIT, 1)
-    most = spans[-1][1]
-    if read and most is not None and most < 10 * read:
-        return EPSILON
-    outcomes = (0,) if stage == _MORE and spans[0][0] == read else ()
-    made: Expr = _intern(Exponent, (spans, stage, read), False, outcomes)
-    return made
-
-
-def _may_become(read: int, lo: int, hi: int | None) -> bool:
-    """Whether ``read``, or ``read`` with more digits, is in the interval."""
-    if hi is None or read == 0:
-        return True
-    least = most = read
-    while least <= hi:
-        if most >= lo:
-            return True
-        least, most = 10 * least, 10 * most + 9
-    return False
 
 
 def number(
@@ -409,7 +328,7 @@ def _opposite(value: Decimal | None) -> Decimal | None:
 
 
 def _with_signs(positive: Expr, negative: Expr) -> Expr:
-    return alt(positive, seq(literal(b"-"), negative))
+    return alt(positive, seq(_MINUS, negative))
 
 
 def _side(
@@ -423,42 +342,45 @@ def _side(
     excluded: list[Decimal],
 ) -> Expr:
     """The numbers of one sign, without it."""
-    nothing = _ONLY_ZERO if zero else NEVER
     if low is not None and (low <= 0 or (step is not None and (low, lo_open) <= (step.value(), False))):
         low, lo_open = None, False  # every multiple is that large
     if high is not None and (high <= 0 or (low is not None and (low > high or (low == high and (lo_open or hi_open))))):
-        return nothing
+        return _ONLY_ZERO if zero else NEVER
     lo = None if low is None else digits_of(low)
     hi = None if high is None else digits_of(high)
-    listed = []
-    for value in excluded:
-        if low is not None and (value.copy_abs() < low or (value.copy_abs() == low and lo_open)):
-            continue
-        if high is not None and (value.copy_abs() > high or (value.copy_abs() == high and hi_open)):
-            continue
-        digits = digits_of(value)
-        if (step is None or step.divides(digits)) and not any(each.divides(digits) for each in others):
-            listed.append(digits)
     if lo is not None and lo == hi:
-        good = (step is None or step.divides(lo)) and not any(each.divides(lo) for each in others)
-        return _listed(zero, [lo] if good and not listed else [])
-    among = magnitudes(zero, lo, lo_open, hi, hi_open, step, others, tuple(sorted(listed)), False)
-    if not any(among.reaches(digit, 1) for digit in range(1, 10)):
-        return nothing
-    return _TAILS[_START] if zero and among.free else _start(among)
+        point = magnitudes(zero, None, False, None, False, step, others, (), False)
+        return _listed(zero, [lo] if point.hold(lo) and lo not in map(digits_of, excluded) else [])
+    among = magnitudes(zero, lo, lo_open, hi, hi_open, step, others, (), False)
+    return side(_less(among, zero, map(digits_of, excluded)))
 
 
-def _start(among: Magnitudes) -> Expr:
+def side(among: Magnitudes) -> Expr:
+    """Every spelling of the magnitudes."""
+    if among.empty:
+        return _ONLY_ZERO if among.zero else NEVER
+    if among.free and among.zero:
+        return _TAILS[_START]
     low, high = 1 if among.lo is None else 0, -1 if among.hi is None else 0
     rests: tuple[tuple[int, int | None], ...] = ((0, None),) * len(among.steps)
     return _mantissa(among, _START, False, 0, 0, low, high, 0, len(among.listed), 0, 0, rests, None)
 
 
+def _less(among: Magnitudes, zero: bool, excluded: Iterable[Digits]) -> Magnitudes:
+    """``among`` without some values."""
+    gone = set(excluded)
+    if among.only:
+        listed = set(among.listed) - gone
+    else:
+        listed = {*among.listed, *(each for each in gone if among.hold(each))}
+    return magnitudes(
+        zero, among.lo, among.lo_open, among.hi, among.hi_open, among.step, among.others, tuple(sorted(listed)),
+        among.only,
+    )  # fmt: skip
+
+
 def _listed(zero: bool, values: Iterable[Digits]) -> Expr:
-    listed = tuple(sorted(values))
-    if not listed:
-        return _ONLY_ZERO if zero else NEVER
-    return _start(magnitudes(zero, None, False, None, False, None, (), listed, True))
+    return side(magnitudes(zero, None, False, None, False, None, (), tuple(sorted(set(values))), True))
 
 
 def values(allowed: Iterable[Decimal]) -> Expr:
@@ -469,3 +391,75 @@ def values(allowed: Iterable[Decimal]) -> Expr:
         _listed(zero, [digits_of(each) for each in allowed if each > 0]),
         _listed(zero, [digits_of(each) for each in allowed if each < 0]),
     )
+
+
+class Part(NamedTuple):
+    """The numbers of one sign in an expression made here."""
+
+    negative: bool
+    among: Magnitudes
+
+
+def parts(expr: Expr) -> tuple[list[Part], Expr]:
+    """The numbers in a union that are spelled in every way, and the rest of it."""
+    found: list[Part] = []
+    rest: list[Expr] = []
+    for item in expr.items if isinstance(expr, Alt) else (expr,):
+        negative = isinstance(item, Seq) and item.head is _MINUS
+        among = _magnitudes_of(item.tail if negative and isinstance(item, Seq) else item)
+        if among is None:
+            rest.append(item)
+        else:
+            found.append(Part(negative, among))
+    return found, alt(*rest)
+
+
+def _magnitudes_of(expr: Expr) -> Magnitudes | None:
+    if isinstance(expr, Mantissa):
+        return expr.among if expr.phase == _START else None
+    if expr is _TAILS[_START] or expr is _ONLY_ZERO:
+        return magnitudes(True, None, False, None, False, None, (), (), expr is _ONLY_ZERO)
+    return None
+
+
+def union(found: Iterable[Part]) -> Expr:
+    """The numbers of the parts, in every spelling."""
+    return alt(*[seq(_MINUS, side(among)) if negative else side(among) for negative, among in found])
+
+
+def without(expr: Expr, excluded: Iterable[Decimal]) -> Expr:
+    """``expr`` (a union, see ``parts``) without the values. No complement is built, whose emptiness could not be
+    decided by a search: there is no end to the zeros of a number."""
+    excluded = set(excluded)
+    found, rest = parts(expr)
+    made = [rest]
+    for negative, among in found:
+        same = [digits_of(each) for each in excluded if (each < 0 if negative else each > 0)]
+        left = side(_less(among, among.zero and 0 not in excluded, same))
+        made.append(seq(_MINUS, left) if negative else left)
+    return alt(*made)
+
+
+def size(found: Iterable[Part], most: int) -> int:
+    """How many values the parts have, up to ``most``; some may be counted twice from 10,000 on."""
+    found = list(found)
+    sizes = [among.size() for _, among in found]
+    total = most + 1
+    if None not in sizes:
+        total = sum(each or 0 for each in sizes) + any(among.zero for _, among in found)
+    if total <= 10_000:
+        total = len(members(found, total) or ())
+    return min(total, most)
+
+
+def members(found: Iterable[Part], most: int) -> set[Decimal] | None:
+    """The values of the parts; None if there are more than ``most``."""
+    held: set[Decimal] = set()
+    for negative, among in found:
+        some = among.members(most)
+        if some is None:
+            return None
+        held.update(each.copy_negate() if negative else each for each in some)
+        if among.zero:
+            held.add(Decimal(0))
+    return held if len(held) <= most else None

@@ -22,6 +22,10 @@ class Digits(NamedTuple):
     digits: tuple[int, ...]
     point: int
 
+    def order(self) -> tuple[int, tuple[int, ...]]:
+        """Sorts by value."""
+        return self.point, self.digits
+
     def digit(self, at: int) -> int:
         return self.digits[at] if at < len(self.digits) else 0
 
@@ -58,7 +62,12 @@ class Step(NamedTuple):
         return lag is not None and value.point - len(value.digits) + self.places >= lag
 
     def value(self) -> Decimal:
-        return Decimal((0, Decimal(self.scaled).as_tuple().digits, -self.places))
+        return _decimal(self.scaled, self.places)
+
+
+def _decimal(scaled: int, places: int) -> Decimal:
+    """``scaled`` / 10**``places``, exactly."""
+    return Decimal((0, Decimal(scaled).as_tuple().digits, -places))
 
 
 @lru_cache(maxsize=1024)
@@ -152,6 +161,50 @@ class Magnitudes:
             self.lowest = hi.point - 1
             if others or listed:
                 self.lowest = digits_of(step.value()).point if lo is None else lo.point
+
+    def hold(self, value: Digits) -> bool:
+        """Whether ``value`` satisfies the conditions, ``listed`` left aside."""
+        if self.lo is not None and (value.order(), False) < (self.lo.order(), self.lo_open):
+            return False
+        if self.hi is not None and (value.order(), self.hi_open) > (self.hi.order(), False):
+            return False
+        return (self.step is None or self.step.divides(value)) and not any(each.divides(value) for each in self.others)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is none but zero."""
+        return not (self.listed if self.only else any(self.reaches(digit, 1) for digit in range(1, 10)))
+
+    def size(self) -> int | None:
+        """How many there are but zero; None: without end."""
+        if self.only or self.empty:
+            return len(self.listed) if self.only else 0
+        if self.narrow or not self.checked:
+            return None
+        found = 0
+        for chosen in range(1 << len(self.ratios)):  # those that are multiples of none, by inclusion and exclusion
+            all_of = math.lcm(*[ratio for i, ratio in enumerate(self.ratios) if chosen >> i & 1])
+            found += (-1) ** chosen.bit_count() * (self.last // all_of - (self.first - 1) // all_of)
+        return found - len(self.gaps)
+
+    def members(self, most: int) -> list[Decimal] | None:
+        """All values but zero; None if there are more than ``most``."""
+        if self.only:
+            if len(self.listed) > most:
+                return None
+            return [_decimal(each.whole(), len(each.digits) - each.point) for each in self.listed]
+        if self.empty:
+            return []
+        if self.narrow or not self.checked:
+            return None
+        assert self.step is not None
+        found: list[Decimal] = []
+        for times in range(self.first, self.last + 1):
+            if self._is_good(times):
+                if len(found) == most:
+                    return None
+                found.append(_decimal(times * self.step.scaled, self.step.places))
+        return found
 
     def reaches(self, prefix: int, length: int) -> bool:
         """Whether a value begins with the ``length`` digits of ``prefix``, the first of which is not 0."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars.expr import NEVER, Expr, alt, both, literal, neg, seq
+from structgen.grammars.expr import NEVER, Expr, alt, literal, seq
 from structgen.grammars.machine import Cell, Gate, Thread
 from structgen.grammars.residual import COMPLETE, Recorded, Residual, State, state
 from structgen.grammars.schema import distinct
@@ -323,12 +323,9 @@ class ArrayPlan:
         node = self.node(index, match)
         encoding = self.forest.style.encoding
         if self.unique:
-            taken = distinct.spellings(self.banned(index, seen), encoding)
-            scalars = node.parts.scalars
-            if taken is not NEVER:
-                scalars = both(scalars, neg(taken))
+            scalars = distinct.without(node.parts.scalars, self.banned(index, seen), encoding)
         elif not again and self.max_items is not None and index + 1 >= self.max_items:
-            scalars = both(node.parts.scalars, distinct.spellings(seen, encoding))  # the last chance
+            scalars = distinct.common(node.parts.scalars, seen, encoding)  # the last chance
             if not any(isinstance(v, tuple) and v[0] in ("object", "array") for v in seen):
                 return scalars if state(scalars) is not None else NEVER
         else:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from structgen.errors import GrammarTooComplex
+from structgen.grammars import any_number
 from structgen.grammars.encoding import JSON_CANONICAL, Encoding
-from structgen.grammars.expr import NEVER, Expr, alt, both, literal, optional, rep, seq, switch
+from structgen.grammars.expr import NEVER, Expr, alt, both, literal, matches, neg, optional, rep, seq, switch
 from structgen.grammars.residual import state
 from structgen.grammars.schema import languages
 from structgen.grammars.schema.literals import identity, number_of
@@ -43,12 +44,14 @@ def value_key(text: bytes) -> Hashable:
 @lru_cache(maxsize=4096)
 def count(scalars: Expr) -> int:
     """How many different values the scalars have, up to ``languages.MANY``."""
-    if scalars is NEVER:
-        return 0
-    if languages.endless(scalars):
+    numbers, rest = any_number.parts(scalars)
+    found = any_number.size(numbers, languages.MANY)
+    if rest is NEVER or found >= languages.MANY:
+        return found
+    if languages.endless(rest):
         return languages.MANY
     try:
-        return languages.size(both(scalars, _CANONICAL))
+        return min(found + languages.size(both(rest, _CANONICAL)), languages.MANY)
     except GrammarTooComplex:  # more states than can be counted have more values than an array has items
         return languages.MANY
 
@@ -56,7 +59,8 @@ def count(scalars: Expr) -> int:
 @lru_cache(maxsize=1024)
 def endless(scalars: Expr) -> bool:
     """Whether no prefix of a scalar can run out of values."""
-    return languages.endless(scalars)
+    numbers, rest = any_number.parts(scalars)
+    return all(among.free for _, among in numbers) and (rest is NEVER or languages.endless(rest))
 
 
 @lru_cache(maxsize=1024)
@@ -64,8 +68,9 @@ def members(scalars: Expr, limit: int) -> tuple[Hashable, ...] | None:
     """The values of the scalars; None when there may be more than ``limit``."""
     if count(scalars) > limit:
         return None
-    found: dict[Hashable, None] = {}
-    begun = state(both(scalars, _CANONICAL))
+    numbers, rest = any_number.parts(scalars)
+    found: dict[Hashable, None] = dict.fromkeys(sorted(any_number.members(numbers, limit) or ()))
+    begun = state(both(rest, _CANONICAL))
     queue = [] if begun is None else [(begun, b"")]
     while queue:
         at, text = queue.pop()
@@ -76,6 +81,27 @@ def members(scalars: Expr, limit: int) -> tuple[Hashable, ...] | None:
             if after is not None:
                 queue.append((after, text + bytes([byte])))
     return tuple(found)
+
+
+def without(scalars: Expr, values: Collection[Hashable], encoding: Encoding) -> Expr:
+    """The scalars but ``values``."""
+    numbers, rest = any_number.parts(scalars)
+    taken = spellings(values, encoding)
+    if rest is not NEVER and taken is not NEVER:
+        rest = both(rest, neg(taken))
+    return alt(any_number.without(any_number.union(numbers), _numbers(values)), rest)
+
+
+def common(scalars: Expr, values: Collection[Hashable], encoding: Encoding) -> Expr:
+    """The scalars among ``values``."""
+    numbers, rest = any_number.parts(scalars)
+    made = any_number.union(numbers)
+    kept = [value for value in _numbers(values) if matches(made, str(value).encode())]
+    return alt(any_number.values(kept), NEVER if rest is NEVER else both(rest, spellings(values, encoding)))
+
+
+def _numbers(values: Iterable[Hashable]) -> list[Decimal]:
+    return [value for value in values if isinstance(value, Decimal)]
 
 
 def spellings(values: Iterable[Hashable], encoding: Encoding) -> Expr:

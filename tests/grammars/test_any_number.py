@@ -144,7 +144,7 @@ def test_values_decide(seed: int) -> None:
             assert matches(made, text.encode()) == wanted.take(text), (wanted, text)
 
 
-def completion(state: Expr, limit: int = 4000) -> bytes | None:
+def completion(state: Expr, limit: int = 40_000) -> bytes | None:
     """A shortest text that ends ``state``."""
     found: dict[Expr, bytes] = {state: b""}
     queue = deque([state])
