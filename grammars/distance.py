@@ -88,6 +88,12 @@ def leap(frame: Any, cell: Cell, residual: Residual, outcome: int) -> tuple[byte
     return None
 
 
+@singledispatch
+def promising(frame: Any, lengths: least.Ends) -> least.Ends:
+    """Those of the outcomes with which a terminal of the frame may end on some shortest way."""
+    return lengths
+
+
 _is_ready = False
 
 
@@ -125,6 +131,7 @@ class _Search:
         self.came: dict[Thread, tuple[Thread, bytes | tuple[Expr, int]]] = {}
         self.serial = count()
         self.weight = 1
+        self.known: tuple[int, Thread] | None = None  # the best of the ways that are not proven to be shortest
         for thread in threads:
             self._reach(thread, 0, None)
 
@@ -135,6 +142,9 @@ class _Search:
                 if bound is not None:
                     return Found(None, bound)
                 bound, fuel = self.heap[0][0], more_fuel
+                if self.known is not None:
+                    way = self._trace(self.known[1], False)
+                    return Found(way, bound)
                 self._hurry()
             _, _, _, cost, entry = heapq.heappop(self.heap)
             if isinstance(entry, Thread):
@@ -170,16 +180,19 @@ class _Search:
             self.came.pop(thread, None)
         residual, cell = thread
         known = way_of(thread)
-        if known is not None and (known.exact or self.weight > 1):
-            self._push(cost, known.length, thread, cell.depth)
-            return
+        if known is not None:
+            if known.exact or self.weight > 1:
+                self._push(cost, known.length, thread, cell.depth)
+                return
+            if self.known is None or cost + known.length < self.known[0]:
+                self.known = (cost + known.length, thread)
         lengths = least.ends(_expr(residual))
         if cell.is_bottom:
             if lengths:
                 self._push(cost, min(lengths.values()), thread, 0)
             return
         base = below(cell)
-        for outcome, length in lengths.items():
+        for outcome, length in promising(cell.frame, lengths).items():
             rest = length + estimate(cell.frame, outcome) + base
             self._push(cost, rest, _Edge(thread, outcome, None, None), cell.depth)
 
