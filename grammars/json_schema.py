@@ -40,6 +40,7 @@ from structgen.grammars.schema.document import Document, Draft, Place, draft_nam
 from structgen.grammars.schema.expand import check_built, check_circles
 from structgen.grammars.schema.layout import LAYOUTS, Layout
 from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
+from structgen.grammars.schema.objects import MAX_WISHES
 from structgen.grammars.schema.report import Report
 from structgen.grammars.schema.scalars import check_multiples, check_pattern
 
@@ -180,16 +181,17 @@ def _survey(document: Document, any_numbers: bool) -> list[Place]:
 
 
 def _meets_limits(places: list[Place]) -> bool:
-    """Whether conjunctions may need what is not built: several ``contains`` on an array, or dependencies between
-    properties whose number is bounded on both sides. Only then all nodes are looked at before the first text."""
-    rules = [place.rules for place in places]
-    contains = sum(len(rule.contains) for rule in rules)
-    negated = any(rule.negations or rule.one_of or rule.conditions for rule in rules)
-    counted = any(rule.min_properties or rule.max_properties is not None for rule in rules)
-    return (
-        contains + (sum(rule.items is not None for rule in rules) if negated else 0) > MAX_CONTAINS
-        or (counted and any(rule.dependents for rule in rules))
-    )
+    """Whether conjunctions may have more parts of a kind than are built: several ``contains`` on an array, several
+    subschemas that some key must fail. Only then all nodes are looked at before the first text."""
+    contains = sum(len(place.rules.contains) for place in places)
+    wishes = 0
+    for place in places:
+        if place.negated is not None:
+            rules = place.rules
+            contains += rules.items is not None or rules.unevaluated_items is not None
+            wishes += len(rules.pattern_properties or ()) + len(rules.names)
+            wishes += rules.additional is not None or rules.unevaluated_properties is not None
+    return contains > MAX_CONTAINS or wishes > MAX_WISHES
 
 
 def _unsatisfiable(root: Node) -> UnsatisfiableGrammar:

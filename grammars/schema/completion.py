@@ -225,7 +225,7 @@ class Completion:
             classes = 0
             for i in bits(subset):
                 classes |= fresh[i]
-            spent = at.spent is not None and classes >> at.spent & 1
-            if self.fresh.supply(classes, taken) - spent < subset.bit_count():
+            spent = 0 if at.spent is None else classes >> at.spent & 1
+            if not self.fresh.supplies(classes, subset.bit_count() + spent, taken):
                 return False
         return True

@@ -226,13 +226,11 @@ class Fresh:
             )
         )
 
-    def supply(self, classes: int, taken: frozenset[str]) -> int:
-        """How many keys of some classes there are that are not ``taken``, up to a limit."""
+    def supplies(self, classes: int, wanted: int, taken: frozenset[str]) -> bool:
+        """Whether there are ``wanted`` keys of some classes that are not ``taken``."""
         part = self.part(classes)
-        found = _distinct(part)
-        if found >= languages.MANY:
-            return found
-        return found - sum(_contains(part, key) for key in taken)
+        found = _distinct(part, wanted + len(taken))
+        return found >= wanted + len(taken) or found - sum(_contains(part, key) for key in taken) >= wanted
 
     def start(self, taken: frozenset[str], depth: int, classes: int | None = None) -> State | None:
         """The terminal of a key that is not ``taken``, of some classes (None: of all that are usable). Its outcome is
@@ -256,21 +254,19 @@ class Fresh:
         """Whether ``wanted`` more keys exist."""
         if wanted <= 0:
             return True
-        if truth is not None:
-            language = self.body(truth)
-            if taken:
-                language = both(language, neg(self.forest.style.encoding.words(dict.fromkeys(sorted(taken), 0))))
-            return _distinct(language) >= wanted
-        if self.open:
+        if truth is None and self.open:
             return self.language is not NEVER
-        return _distinct(both(self.language, neg(self.forest.style.encoding.words(dict.fromkeys(taken, 0))))) >= wanted
+        language = self.language if truth is None else self.body(truth)
+        if taken:
+            language = both(language, neg(self.forest.style.encoding.words(dict.fromkeys(sorted(taken), 0))))
+        return _distinct(language, wanted) >= wanted
 
 
-def _distinct(language: Expr) -> int:
-    """How many keys (up to a limit): every text has one canonical spelling."""
+def _distinct(language: Expr, limit: int) -> int:
+    """How many keys, at most ``limit``: every text has one canonical spelling."""
     if language is NEVER or languages.endless(language):
-        return 0 if language is NEVER else languages.MANY
-    return languages.size(both(language, JSON_CANONICAL.any_text))
+        return 0 if language is NEVER else limit
+    return languages.size(both(language, JSON_CANONICAL.any_text), limit)
 
 
 def _contains(part: Expr, key: str) -> bool:

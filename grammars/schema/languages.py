@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 
 from structgen.errors import GrammarTooComplex
 from structgen.grammars.expr import NEVER, Expr
@@ -14,48 +16,54 @@ MANY = 1_000_000
 
 
 @lru_cache(maxsize=1024)
-def size(expr: Expr) -> int:
-    """The number of strings in the language, at most ``MANY`` (also for infinite ones)."""
-    short = _count(expr.clamped(12)) if not expr.boolean else 0
-    return short if short >= MANY else _count(expr)
+def size(expr: Expr, limit: int = MANY) -> int:
+    """The number of strings in the language, at most ``limit`` (also for infinite ones)."""
+    short = _count(expr.clamped(12), limit) if not expr.boolean else 0
+    return short if short >= limit else _count(expr, limit)
 
 
-def _count(expr: Expr) -> int:
+def _count(expr: Expr, limit: int = MANY) -> int:
     alive = store().state
     counts: dict[Expr, int] = {}
     on_path: set[Expr] = set()
-    stack: list[tuple[Expr, list[tuple[Expr, int]]]] = []
+    stack: list[tuple[Expr, Iterator[tuple[Expr, int]]]] = []
 
-    def enter(at: Expr) -> None:
-        on_path.add(at)
-        counts[at] = 1 if at.outcomes else 0
-        after = [(at.derive(byte), mask.bit_count()) for byte, mask in at.classes()]
-        stack.append((at, [(each, n) for each, n in after if each is not NEVER and alive(each) is not None]))
+    def after(at: Expr) -> Iterator[tuple[Expr, int]]:
+        for byte, mask in at.classes():
+            left = at.derive(byte)
+            if left is not NEVER and alive(left) is not None:
+                yield left, mask.bit_count()
 
     if expr is NEVER or alive(expr) is None:
         return 0
-    enter(expr)
+    at = expr
+    counts[at] = 1 if at.outcomes else 0
+    on_path.add(at)
+    stack.append((at, after(at)))
     while stack:
         at, left = stack[-1]
-        if not left:
+        if counts[at] >= limit:
+            return limit  # it is reached, so the whole has no fewer
+        step = next(left, None)
+        if step is None:
             stack.pop()
             on_path.discard(at)
             continue
-        each, times = left[-1]
+        each, times = step
         if each in on_path:
-            return MANY  # a loop through states that all lead to an end
-        if each not in counts:
-            if len(counts) >= MAX_STATES:
-                raise GrammarTooComplex(
-                    f"the property names allowed here need more than {MAX_STATES} states to count; "
-                    "simplify their patterns"
-                )
-            enter(each)
+            return limit  # a loop through states that all lead to an end
+        if each in counts:
+            counts[at] += times * counts[each]
             continue
-        left.pop()
-        counts[at] += times * counts[each]
-        if counts[at] >= MANY:
-            return MANY
+        if len(counts) >= MAX_STATES:
+            raise GrammarTooComplex(
+                f"the property names allowed here need more than {MAX_STATES} states to count; simplify their patterns"
+            )
+        # It is looked up again when it has been counted.
+        stack[-1] = (at, chain([step], left))
+        counts[each] = 1 if each.outcomes else 0
+        on_path.add(each)
+        stack.append((each, after(each)))
     return counts[expr]
 
 

@@ -101,12 +101,14 @@ def _parts(rules: Rules) -> Iterator[Rules]:
             made = _some(place)
             made.all_of = (negation(condition), negation(other))
             yield made
+    properties = rules.properties or {}
     for key in rules.required:
         made = _some(place, OBJECT)
-        made.properties = {key: false("required")}
+        # That it is missing, or there with a wrong value, is one alternative.
+        made.properties = {key: negation(properties[key]) if key in properties else false("required")}
         yield made
-    for key, each in (rules.properties or {}).items():
-        if each.contents is True:
+    for key, each in properties.items():
+        if each.contents is True or key in rules.required:
             continue
         made = _some(place, OBJECT)
         made.required = (key,)

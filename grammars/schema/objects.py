@@ -327,7 +327,7 @@ class ObjectPlan:
                 if node in found or not node.satisfiable:
                     continue
                 after = Written(seen, reachable, count + 1, extra, patterns, unmet & ~met)
-                if fresh.supply(1 << patterns, taken) and case.possible(after):
+                if fresh.supplies(1 << patterns, 1, taken) and case.possible(after):
                     found[node] = met
             if found:
                 fresh_ways[patterns] = tuple((met, node) for node, met in found.items())
