@@ -30,7 +30,6 @@ from structgen.grammars.pattern import (
     alternate,
     concat,
     has,
-    look,
     may_be_empty,
     repeat,
 )
@@ -90,13 +89,13 @@ class _Settler:
             return Alternate((_END, self._look(Look(Concat((_NEWLINE, _END)), behind=False, negated=False))))
         return node
 
-    def _look(self, node: Look) -> Node:
+    def _look(self, node: Look) -> Look:
         body = self.settle(node.body, newline_after=True)
         if node.behind:
             whole = concat([ANY_TEXT, _replace(body, _END, _AT_END)])
         else:
             whole = concat([_replace(body, _START, _AT_START), ANY_TEXT])
-        return look(_Resolver().run(whole, node.behind, not node.behind), node.behind, node.negated)
+        return Look(_Resolver().run(whole, node.behind, not node.behind), node.behind, node.negated)
 
 
 def _replace(node: Node, old: Node, new: Node) -> Node:

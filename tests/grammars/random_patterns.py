@@ -115,3 +115,48 @@ def _along(rng: random.Random, tree: Any, held: dict[int, str]) -> str:
         elif op is sre.GROUPREF_EXISTS:
             made += _along(rng, (argument[1] if argument[0] in held else argument[2]) or (), held)
     return made
+
+
+ECMA_LEAVES = [
+    "a", "b", "ab", r"\n", ".", "[ab]", "[^a]", r"[^\n]", r"\w", r"\W", r"\s", r"\S", r"\d", "c", "[a-c]", "é", "K", "-",
+    r"\x61", r"\u0062", r"\u{63}", "[^]", "[]", r"\/", r"[\w-]", r"[\b\-a]", r"\cJ", r"\p{L}", r"\P{Lu}", r"[\p{Ll}\d]",
+    r"\p{Script=Latin}", r"\ud83d\ude00", "😀", "[a-😀]", r"\0", r"[^\d\s]",
+]  # fmt: skip
+ANNEX_B = [
+    r"\_", r"\-", r"\ ", r"\:", r"\@", "{", "}", "]", "a{,2}", "x{", "{a}", r"[\w-.]", r"[a-\d]", r"\101", r"\8", r"[\1]",
+    r"\12", "(?=a)*", "(?!b){2}", r"\c", r"[\c_]", r"[\c]", r"\377", r"[\_\-]", r"\é",
+]  # fmt: skip
+ECMA_BEHIND = ["a", "ab*", "a|bc", "(a|b)", r"\w+", "^", "b$", "a(?=b)", "(?<!a)b", r"(a|b)\1", r"\1(a|b)", "$", r"\b"]
+
+
+def ecma_pattern(rng: random.Random, depth: int, captures: list[int], *, annex_b: bool = False) -> str:
+    """A pattern of ECMA-262 (possibly a broken one). ``captures`` starts as ``[0]``, the number of groups so far."""
+
+    def inner() -> str:
+        return ecma_pattern(rng, depth - 1, captures, annex_b=annex_b)
+
+    kind = rng.random()
+    if annex_b and rng.random() < 0.15:
+        return rng.choice(ANNEX_B)
+    if depth <= 0 or kind < 0.22:
+        return rng.choice(ECMA_LEAVES[:19] if annex_b or rng.random() < 0.6 else ECMA_LEAVES)
+    if kind < 0.42:
+        return "".join(inner() for _ in range(rng.randint(2, 3)))
+    if kind < 0.54:
+        return "(?:" + "|".join(inner() if rng.random() > 0.1 else "" for _ in range(rng.randint(2, 3))) + ")"
+    if kind < 0.68:
+        return "(?:" + inner() + ")" + rng.choice(QUANTIFIERS)
+    if kind < 0.74:
+        captures[0] += 1
+        name = rng.choice(["", "", f"?<n{captures[0]}>"])
+        body = rng.choice(FINITE[:10] if rng.random() < 0.8 else [inner()])
+        return f"({name}{body}){rng.choice(['', '', '?', '*', '+', '{1,2}', '??'])}"
+    if kind < 0.82 and captures[0]:
+        return f"\\{rng.randint(1, captures[0])}{rng.choice(['', '', '', '?'])}"
+    if kind < 0.88:
+        return rng.choice(["^", "$", r"\b", r"\B"])
+    if kind < 0.96:
+        return rng.choice(["(?=", "(?!"]) + inner() + ")"
+    body = rng.choice(ECMA_BEHIND)
+    captures[0] += body.count("(") - body.count("(?")
+    return rng.choice(["(?<=", "(?<!"]) + body + ")"
