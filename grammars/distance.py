@@ -23,7 +23,7 @@ from structgen.grammars import least
 from structgen.grammars import machine as m
 from structgen.grammars.expr import Expr, out
 from structgen.grammars.machine import Cell, Thread
-from structgen.grammars.residual import LOCK, FreshKey, Recorded, Residual, State, state
+from structgen.grammars.residual import LOCK, Checked, FreshKey, Recorded, Residual, State, state
 
 if TYPE_CHECKING:
     from structgen.grammars.matcher import Matcher
@@ -261,7 +261,7 @@ def _again(data: bytes, words: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _expr(residual: Residual) -> Expr:
-    while isinstance(residual, (FreshKey, Recorded)):
+    while isinstance(residual, (Checked, FreshKey, Recorded)):
         residual = residual.inner
     assert isinstance(residual, State)
     return residual.expr
@@ -282,6 +282,8 @@ def _finished(residual: Residual, data: bytes, outcome: int) -> Residual:
     """The residual after ``data``, where it ends with ``outcome``."""
     if isinstance(residual, FreshKey):
         return FreshKey(_done(outcome), residual.taken, residual.decode, residual.text + data)
+    if isinstance(residual, Checked):
+        return Checked(_done(outcome), residual.check, residual.outcome, residual.read + data)
     if isinstance(residual, Recorded):
         inner = _finished(residual.inner, data, outcome)
         return Recorded(inner, residual.text + data, residual.marks, residual.wanted, residual.volatile)

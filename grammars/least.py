@@ -454,7 +454,7 @@ def _first_char(expr: Words, outcome: int) -> tuple[bytes, Expr]:
                 after: Expr = expr
                 for byte in data:
                     after = after.derive(byte)
-                if ends(after).get(outcome, -1) == wanted - len(data):
+                if ends(after).get(outcome) == wanted - len(data):
                     return data, after
     return expr.tail, expr.derive(expr.tail[0])
 
