@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.grammars.schema.document import Place, escaped
@@ -84,9 +83,9 @@ class Report:
                     grouped.setdefault((keyword, kind), []).append(pointer)
         return tuple(Line(keyword, kind, tuple(pointers)) for (keyword, kind), pointers in grouped.items())
 
-    @cached_property
+    @property
     def _kinds(self) -> dict[str, tuple[str, str]]:
-        """Pointer -> keyword and what became of it."""
+        """Pointer -> keyword and what became of it. Not remembered: gates are found while a grammar is built."""
         found: dict[str, tuple[str, str]] = {}
         order = list(MEANINGS)
         for place in self.places:
