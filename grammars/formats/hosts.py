@@ -1,0 +1,402 @@
+"""Host names: ``hostname`` (RFC 1123 with the A-labels of RFC 5890), ``idn-hostname`` (IDNA 2008, RFC 5890 to 5893)
+and the domains of ``idn-email`` (RFC 6531), as automata over code points.
+
+A label that is not ASCII counts as many octets as its A-label has, and an A-label must be the Punycode of a label that
+keeps all rules. Both depend on the whole label, so positions hold its text; nothing else is remembered of a name
+than its length and what it has to do with right-to-left writing.
+
+Choices: a name has at most 253 octets and no dot at its end. An ``idn-hostname`` may hold A-labels and use the four
+dots of IDNA; no other label has hyphens third and fourth; names with a right-to-left label are held to the rule of
+RFC 5893 as a whole. Domains of ``idn-email`` hold any label of RFC 5321 besides, and need no normalization.
+
+A label is given up as soon as its A-label is longer than 63 octets. In rare cases (some 1 in 100,000 labels that reach
+the limit) the next characters would make the Punycode shorter again: these are refused.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from structgen.grammars.charset import EMPTY, CharSet
+from structgen.grammars.encoding import Encoding
+from structgen.grammars.expr import Expr
+from structgen.grammars.formats import idna, punycode
+from structgen.grammars.lifted import UNSURE, Position, lifted
+
+MAX_NAME, MAX_LABEL, PREFIX = 253, 63, "xn--"
+SURE_ROOM = 14
+"""With so many octets left, every beginning of an A-label can be completed: a letter, the delimiter, and two or three
+letters inserted mend whatever is wrong with the text before."""
+
+_LOWER = CharSet.range("a", "z") | CharSet.range("0", "9")
+_UPPER = CharSet.range("A", "Z")
+_HYPHEN = CharSet.of("-")
+_LDH = _LOWER | _UPPER | _HYPHEN
+_Moves = list[tuple[CharSet, Position | None]]
+
+
+class Style(NamedTuple):
+    """Which names are meant.
+
+    Attributes:
+        dots: the separators.
+        unicode: labels need not be ASCII.
+        decodes: what begins with ``xn--`` must be an A-label, and names are held to the bidi rule as a whole.
+    """
+
+    dots: str
+    unicode: bool
+    decodes: bool
+
+
+HOSTNAME = Style(".", unicode=False, decodes=True)
+IDN_HOSTNAME = Style(".\u3002\uff0e\uff61", unicode=True, decodes=True)
+IDN_EMAIL = Style(".", unicode=True, decodes=False)
+
+
+class Closed(NamedTuple):
+    """A complete label: its length in octets, whether it is written from right to left, and whether it keeps the
+    bidi rule."""
+
+    octets: int
+    rtl: bool
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Host(Position):
+    """Inside a name.
+
+    Attributes:
+        used: octets of the labels before, with their dots.
+        bidi: one of them is written from right to left.
+        broken: one of them breaks the bidi rule.
+        text: of the label, as far as it counts.
+    """
+
+    style: Style
+    used: int = 0
+    bidi: bool = False
+    broken: bool = False
+    text: str = ""
+
+    checked = True
+
+    @property
+    def decodes(self) -> bool:
+        """In an A-label."""
+        return self.style.decodes and self.text.startswith(PREFIX)
+
+    @property
+    def room(self) -> int:
+        """Octets that the label may have."""
+        return min(MAX_LABEL, MAX_NAME - self.used)
+
+    @property
+    def ends(self) -> bool:
+        return self._closed() is not None
+
+    def _closed(self) -> Closed | None:
+        closed = _closed(self.style, self.text)
+        if closed is None or closed.octets > self.room or not self._allows(closed):
+            return None
+        return closed
+
+    def _allows(self, closed: Closed) -> bool:
+        if not (self.style.unicode and (self.bidi or closed.rtl)):
+            return True
+        return closed.fits and not self.broken
+
+    def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
+        return _moves(self)
+
+    def after(self, char: int) -> Position | None:
+        to = Host(self.style, self.used, self.bidi, self.broken, _kept(self.style, self.text + chr(char)))
+        return to if _alive(to) else None
+
+    def next_label(self) -> Position | None:
+        """Behind a dot here."""
+        closed = self._closed()
+        if closed is None or self.used + closed.octets + 1 >= MAX_NAME:
+            return None
+        return Host(self.style, self.used + closed.octets + 1, self.bidi or closed.rtl, self.broken or not closed.fits)
+
+    def loose(self) -> Position | None:
+        if self.decodes:
+            return Loose(self.style, "a-label", max(self.room - len(self.text) - SURE_ROOM, 0))
+        return _loose(self) if self.style.unicode else None
+
+    def clamped(self, limit: int) -> Position:
+        if self.used and self.room == MAX_LABEL and self.used + limit + 2 * MAX_LABEL < MAX_NAME:
+            return Host(self.style, 0, self.bidi, self.broken, self.text)
+        return self
+
+
+@dataclass(frozen=True)
+class Loose(Position):
+    """A position that has forgotten the text.
+
+    Attributes:
+        phase: "start", "lower" and "upper" (ASCII so far, with upper case letters), "ltr", "rtl", "a-label".
+        left: so many octets surely fit in.
+        mirrored: a label may be written from right to left.
+    """
+
+    style: Style
+    phase: str
+    left: int
+    mirrored: bool = True
+    forgetful = True
+
+    @property
+    def ends(self) -> None:
+        return None
+
+    def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
+        return _loose_moves(self)
+
+
+def _kept(style: Style, text: str) -> str:
+    """As much of a label as counts."""
+    if not text.isascii():
+        return text
+    lower = text.lower()
+    if style.decodes and lower.startswith(PREFIX):
+        return lower
+    if style.decodes and PREFIX.startswith(lower):
+        return text if style.unicode else lower
+    if style.unicode and lower == text:
+        return text
+    # ASCII for good: with what it begins and ends, and how long it is.
+    first = "-" if text[0] == "-" else "0" if text[0].isdigit() else "A"
+    last = "-" if text[-1] == "-" else "A"
+    return first if len(text) == 1 else first + "A" * (len(text) - 2) + last
+
+
+@lru_cache(maxsize=65536)
+def _closed(style: Style, text: str) -> Closed | None:
+    """The label; None where it is none."""
+    if not text or text[-1] == "-" or text[0] == "-":
+        return None
+    if style.decodes and text.startswith(PREFIX):
+        decoded = punycode.decoded(text[len(PREFIX) :])
+        if decoded is None or not all(map(idna.kind, map(ord, decoded))):
+            return None
+        label = idna.examine(decoded)
+        return Closed(len(text), label.rtl, label.fits) if label.valid else None
+    if text.isascii():
+        if style.decodes and style.unicode and text[2:4] == "--":
+            return None
+        return Closed(len(text), False, not text[0].isdigit())
+    label = idna.examine(text, style.decodes)
+    return Closed(_octets(style, text), label.rtl, label.fits) if label.valid else None
+
+
+def _octets(style: Style, text: str) -> int:
+    """The length of the A-label."""
+    if not style.decodes:
+        text = unicodedata.normalize("NFC", text)
+    return len(PREFIX) + punycode.length(text)
+
+
+@lru_cache(maxsize=65536)
+def _alive(at: Host) -> bool:
+    """Whether the label can still be completed."""
+    style, text, room = at.style, at.text, at.room
+    if at.decodes:
+        return len(text) <= room and (room - len(text) >= SURE_ROOM or at.ends or _completes(at))
+    if text.isascii():
+        return _ascii_alive(at)
+    if any("A" <= char <= "Z" for char in text):
+        return False
+    label = idna.examine(text, style.decodes)
+    if label.dead or (label.rtl and at.broken and style.unicode):
+        return False
+    if at.bidi and not label.rtl and unicodedata.bidirectional(text[0]) != "L":
+        return False
+    if at.ends:
+        return True
+    if _octets(style, text) > room:
+        return False
+    return any(True for _ in _endings(at, 3))
+
+
+def _endings(at: Host, depth: int) -> Iterator[str]:
+    """Texts that complete a label."""
+    label = idna.examine(at.text, at.style.decodes)
+    wants = label.wants or (tuple(map(ord, "a0")),)
+    for char in wants[0] if depth else ():
+        if not idna.kind(char):
+            continue
+        to = Host(at.style, at.used, at.bidi, at.broken, at.text + chr(char))
+        if to.ends:
+            yield to.text
+        elif not idna.examine(to.text, at.style.decodes).dead:
+            yield from _endings(to, depth - 1)
+
+
+def _ascii_alive(at: Host) -> bool:
+    style, text = at.style, at.text
+    if text[:1] == "-" or len(text) > at.room:
+        return False
+    if style.unicode and at.bidi and text[:1].isdigit():
+        return False
+    if style.unicode and style.decodes and text[2:4] == "--":
+        return False
+    return len(text) + (text[-1:] == "-") <= at.room
+
+
+@lru_cache(maxsize=8192)
+def _moves(at: Host) -> Sequence[tuple[CharSet, Position | None]]:
+    found: _Moves = []
+    if (to := at.next_label()) is not None:
+        found.append((CharSet.of(at.style.dots), to))
+    if at.style.unicode or at.decodes:
+        if len(at.text) < at.room and (chars := _candidates(at)):
+            found.append((chars, None))
+        return found
+    joined: dict[Position, CharSet] = {}
+    for char in _LDH:
+        target = at.after(char)
+        if target is not None:
+            joined[target] = joined.get(target, EMPTY) | CharSet([(char, char)])
+    return [*found, *((chars, target) for target, chars in joined.items())]
+
+
+def _candidates(at: Host) -> CharSet:
+    """Characters one of which may come next; not all of them do."""
+    if at.decodes or any("A" <= char <= "Z" for char in at.text):
+        return _LDH
+    if not at.text:
+        return (_LOWER | _UPPER | idna.written(not at.broken, left_to_right=True)) - idna.marks()
+    if at.text.isascii():
+        return _LDH | idna.written(False, left_to_right=True)
+    if _octets(at.style, at.text) >= at.room and at.style.decodes:
+        return EMPTY
+    if idna.examine(at.text, at.style.decodes).rtl:
+        return CharSet.range("0", "9") | _HYPHEN | idna.written(True, left_to_right=False)
+    return _LOWER | _HYPHEN | idna.written(False, left_to_right=True)
+
+
+# ------------------------------------------------------------------------------------------- loose positions
+
+
+@lru_cache(maxsize=16)
+def _by_cost(right_to_left: bool) -> tuple[tuple[CharSet, int], ...]:
+    """Plain characters outside of ASCII, by the most digits that one takes in a label."""
+    found, lo = [], 0x80
+    for hi in (0x5FF, 0xFFFF, idna.LAST):
+        chars = idna.plain(right_to_left) & CharSet([(lo, hi)])
+        found.append((chars, punycode.most_digits((hi - 0x7F) * (MAX_LABEL + 1))))
+        lo = hi + 1
+    return tuple(each for each in found if each[0])
+
+
+def _loose(at: Host) -> Loose:
+    text, mirrored = at.text, not at.broken
+    left = at.room - len(PREFIX) - 1
+    if not text:
+        return Loose(at.style, "start", left, mirrored)
+    if text.isascii():
+        phase = "upper" if any("A" <= char <= "Z" for char in text) else "lower"
+        return Loose(at.style, phase, max(left - len(text), 0), mirrored)
+    last = 0x7F
+    for code in sorted(map(ord, text)):
+        if code < 0x80:
+            left -= 1
+        else:
+            left -= punycode.most_digits((code - last + 1) * (MAX_LABEL + 1))
+            last = code
+    label = idna.examine(text, at.style.decodes)
+    if label.wants or at.bidi:
+        left = 0
+    return Loose(at.style, "rtl" if label.rtl else "ltr", max(left, 0), mirrored)
+
+
+@lru_cache(maxsize=4096)
+def _loose_moves(at: Loose) -> Sequence[tuple[CharSet, Position | None]]:
+    found: _Moves = []
+
+    def sure(chars: CharSet, cost: int, phase: str) -> None:
+        if chars and cost <= at.left:
+            found.append((chars, Loose(at.style, phase, at.left - cost, at.mirrored)))
+
+    if at.phase == "a-label":
+        sure(_LDH, 1, "a-label")
+    elif at.phase == "upper":
+        sure(_LOWER | _UPPER, 1, "upper")
+    elif at.phase == "rtl":
+        for chars, cost in _by_cost(True):
+            sure(chars, cost, "rtl")
+    else:
+        start = at.phase == "start"
+        ascii_only = start or at.phase == "lower"
+        sure(CharSet.range("a", "z") if start else _LOWER, 1, "lower" if ascii_only else "ltr")
+        if ascii_only:
+            sure(CharSet.range("A", "Z"), 1, "upper")
+        for chars, cost in _by_cost(False):
+            sure(chars - idna.marks() if start else chars, cost, "ltr")
+        for chars, cost in _by_cost(True) if start and at.mirrored else ():
+            sure(chars - idna.marks(), cost, "rtl")
+    rest = CharSet.of(at.style.dots) | _LDH | (idna.permitted() if at.style.unicode else EMPTY)
+    for chars, _ in found:
+        rest -= chars
+    return [*found, (rest, UNSURE)] if rest else found
+
+
+# ------------------------------------------------------------------------------------------- completing A-labels
+
+
+@lru_cache(maxsize=65536)
+def _completes(at: Host) -> bool:
+    """Whether an A-label near its limit can be completed: every number that fits is tried, in order; where there are
+    too many, it is taken for possible."""
+    text, room = at.text[len(PREFIX) :], at.room - len(at.text)
+    if (run := punycode.run(text)) is not None and _search(at, run, room, 3):
+        return True
+    for more in ("", "a"):
+        basic = text + more
+        if basic and _search(at, punycode.Run(basic), room - len(more) - 1, 3):
+            return True
+    return False
+
+
+FUEL = 3000
+
+
+def _search(at: Host, run: punycode.Run, room: int, depth: int) -> bool:
+    """Whether at most ``room`` digits behind ``run`` make a label."""
+    if room < 1 or not depth or not all(map(idna.kind, map(ord, run.text))):
+        return False
+    later: list[tuple[punycode.Run, int]] = []
+    starts = [lo for lo, _ in idna.permitted().ranges]
+    more = 0
+    for _ in range(FUEL):
+        digits, delta = run.digits(more), run.delta + more * run.weight
+        char, _place = run.target(delta)
+        if digits > room or char > idna.LAST:
+            return any(_search(at, made, left, depth - 1) for made, left in later)
+        if char not in idna.permitted():
+            i = bisect_left(starts, char)
+            if i == len(starts):
+                return any(_search(at, made, left, depth - 1) for made, left in later)
+            more = max(-(-(run.least(starts[i]) - run.delta) // run.weight), more + 1)
+            continue
+        made = run.inserted(delta)
+        label = idna.examine(made.text)
+        if label.valid and at._allows(Closed(0, label.rtl, label.fits)):
+            return True
+        if not label.mixed and not (label.rtl and at.broken and at.style.unicode) and digits < room:
+            later.append((made, room - digits))
+        more += 1
+    return True
+
+
+def name(style: Style, encoding: Encoding) -> Expr:
+    """Names of a style."""
+    return lifted(Host(style), encoding)

@@ -1,0 +1,266 @@
+"""Unicode labels of domain names: IDNA 2008 (RFC 5890 to 5893).
+
+The classes of code points are derived as RFC 5892 says, from ``unicodedata``: characters that the running Python's
+Unicode does not know are unassigned.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from structgen.grammars import properties
+from structgen.grammars.charset import CharSet
+
+_EXCEPTIONS = {  # RFC 5892, section 2.6
+    **dict.fromkeys((0xDF, 0x3C2, 0x6FD, 0x6FE, 0xF0B, 0x3007), "valid"),
+    **dict.fromkeys((0xB7, 0x375, 0x5F3, 0x5F4, 0x30FB, *range(0x660, 0x66A), *range(0x6F0, 0x6FA)), "context"),
+    **dict.fromkeys((0x640, 0x7FA, 0x302E, 0x302F, *range(0x3031, 0x3036), 0x303B), ""),
+    0x200C: "context",
+    0x200D: "context",
+}
+_LETTER_DIGITS = frozenset({"Ll", "Lu", "Lo", "Nd", "Lm", "Mn", "Mc"})
+_JAMO_AND_SYMBOLS = CharSet([(0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF), (0x20D0, 0x20FF), (0x1D100, 0x1D24F)])
+_IDEOGRAPHS = CharSet([(0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x20000, 0x2A6DF), (0x2A700, 0x2EBEF),
+                       (0x30000, 0x323AF)])  # fmt: skip
+"""Blocks without compatibility characters: no need to normalise each."""
+LAST = 0x323AF
+"""No later code point is valid (what is assigned above are ignorable characters and private use)."""
+
+_RTL = frozenset({"R", "AL", "AN"})
+_IN_RTL = frozenset({"R", "AL", "AN", "EN", "ES", "CS", "ET", "ON", "BN", "NSM"})
+_IN_LTR = frozenset({"L", "EN", "ES", "CS", "ET", "ON", "BN", "NSM"})
+_ARABIC_DIGITS, _EXTENDED_DIGITS = CharSet([(0x660, 0x669)]), CharSet([(0x6F0, 0x6F9)])
+
+
+@lru_cache(maxsize=65536)
+def kind(code: int) -> str:
+    """``"valid"`` (PVALID), ``"context"`` (CONTEXTJ, CONTEXTO), or ``""`` (DISALLOWED, UNASSIGNED): RFC 5892,
+    section 3."""
+    if code in _EXCEPTIONS:
+        return _EXCEPTIONS[code]
+    char = chr(code)
+    if code < 0x80:
+        return "valid" if char.islower() or char.isdigit() or char == "-" else ""
+    if unicodedata.category(char) not in _LETTER_DIGITS:
+        return ""
+    if code in _IDEOGRAPHS:
+        return "valid"
+    if code in _JAMO_AND_SYMBOLS or code > LAST:
+        return ""
+    normal = unicodedata.normalize
+    if normal("NFKC", normal("NFKC", char).casefold()) != char:
+        return ""
+    return "" if code in properties.find("Default_Ignorable_Code_Point") else "valid"
+
+
+@lru_cache(maxsize=1)
+def permitted() -> CharSet:
+    """Every character outside of ASCII that some label holds."""
+    ranges: list[tuple[int, int]] = []
+    for lo, hi in (CharSet([(0x80, LAST)]) - CharSet([(0xD800, 0xDFFF)])).ranges:
+        start = None
+        for code in range(lo, hi + 2):
+            if code <= hi and kind(code):
+                start = code if start is None else start
+            elif start is not None:
+                ranges.append((start, code - 1))
+                start = None
+    return CharSet(ranges)
+
+
+@lru_cache(maxsize=4)
+def written(right_to_left: bool, left_to_right: bool) -> CharSet:
+    """Permitted characters outside of ASCII that labels of these directions hold."""
+    allowed = (_IN_RTL if right_to_left else frozenset()) | (_IN_LTR if left_to_right else frozenset())
+    return CharSet((code, code) for code in permitted() if unicodedata.bidirectional(chr(code)) in allowed)
+
+
+@lru_cache(maxsize=1)
+def marks() -> CharSet:
+    """Permitted characters that begin no label."""
+    return CharSet((code, code) for code in permitted() if unicodedata.category(chr(code)).startswith("M"))
+
+
+@lru_cache(maxsize=2)
+def plain(right_to_left: bool) -> CharSet:
+    """Characters outside of ASCII that may follow any other one of a label of that direction."""
+    allowed = {"R", "AL", "NSM"} if right_to_left else {"L", "NSM"}
+    return CharSet(
+        (code, code)
+        for code in permitted()
+        if kind(code) == "valid"
+        and unicodedata.bidirectional(chr(code)) in allowed
+        and not unicodedata.combining(chr(code))
+        and code not in _composing()
+    )
+
+
+@lru_cache(maxsize=1)
+def _composing() -> frozenset[int]:
+    """Characters that may become one with the character before them (NFC_Quick_Check=Maybe)."""
+    seconds = set()
+    for code in properties.find("L") | properties.find("M"):
+        parts = unicodedata.decomposition(chr(code)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            seconds.add(int(parts[1], 16))
+    return frozenset(seconds)
+
+
+class _Joining(NamedTuple):
+    left: CharSet
+    right: CharSet
+    dual: CharSet
+
+
+@lru_cache(maxsize=1)
+def _joining() -> _Joining:
+    lines = (files("structgen.grammars") / "data" / "joining.txt").read_text(encoding="ascii").splitlines()
+    found = {}
+    for line in lines:
+        if not line.startswith("#"):
+            name, spans = line.split("\t")
+            edges = [span.split("-") for span in spans.split()]
+            found[name] = CharSet((int(edge[0], 16), int(edge[-1], 16)) for edge in edges)
+    return _Joining(found["L"], found["R"], found["D"])
+
+
+def _transparent(char: str) -> bool:
+    return unicodedata.category(char) in ("Mn", "Me", "Cf") and char not in "\u200c\u200d"
+
+
+@lru_cache(maxsize=8)
+def _script(name: str) -> CharSet:
+    return properties.find("Script", name)
+
+
+class Label(NamedTuple):
+    """What the rules say of a label that is not ASCII.
+
+    Attributes:
+        dead: it breaks a rule, whatever follows.
+        valid: it keeps all rules as it is.
+        mixed: it breaks a rule whatever is inserted anywhere.
+        rtl: it holds a character written from right to left (RFC 5893).
+        fits: it keeps the rule of bidirectional names.
+        wants: characters one of which must still come, in order of preference; () if none must.
+    """
+
+    dead: bool
+    valid: bool
+    mixed: bool = False
+    rtl: bool = False
+    fits: bool = False
+    wants: tuple[Sequence[int], ...] = ()
+
+
+_DEAD = Label(dead=True, valid=False)
+
+
+@lru_cache(maxsize=65536)
+def examine(text: str, normal: bool = True) -> Label:
+    """The rules of RFC 5891, section 4.2.3, and RFC 5893, section 2, for a text of permitted characters.
+
+    Args:
+        normal: whether normalization form C is demanded.
+    """
+    dead = text[0] == "-" or text[2:4] == "--" or unicodedata.category(text[0]).startswith("M")
+    dead = dead or (normal and not unicodedata.is_normalized("NFC", text))
+    wants: list[Sequence[int]] = []
+    if text.endswith("-"):
+        wants.append(_BASIC)
+    for i, char in enumerate(text):
+        if char in _CONTEXT:
+            ok, want = _in_context(text, i)
+            dead = dead or not ok
+            if want:
+                wants.append(want)
+    digits = [any(ord(char) in some for char in text) for some in (_ARABIC_DIGITS, _EXTENDED_DIGITS)]
+    mixed = all(digits)
+    rtl, fits, clash, ending = direction(text)
+    mixed = mixed or clash
+    if rtl and not fits and not mixed:
+        if ending:
+            letters = {ord(char) for char in text if unicodedata.bidirectional(char) in ("R", "AL")}
+            wants.append((ord("0"), *sorted(letters)))
+        else:
+            dead = True
+    dead = dead or mixed
+    return Label(dead, not dead and not wants, mixed, rtl, fits, tuple(wants))
+
+
+_BASIC = tuple(map(ord, "a0"))
+_CONTEXT = frozenset("\u200c\u200d\u00b7\u0375\u05f3\u05f4\u30fb")
+_VIRAMA = 9
+
+
+def _in_context(text: str, at: int) -> tuple[bool, Sequence[int]]:
+    """Whether a character may stand there (RFC 5892, appendix A), and of what one must still come."""
+    char, before = text[at], text[at - 1 : at] if at else ""
+    after = text[at + 1 : at + 2]
+    if char == "\u00b7":
+        return before == "l" and after in ("", "l"), () if after else (ord("l"),)
+    if char == "\u0375":
+        if not after:
+            return True, _lower("Greek")
+        return ord(after) in _script("Greek"), ()
+    if char in "\u05f3\u05f4":
+        return before != "" and ord(before) in _script("Hebrew"), ()
+    if char == "\u30fb":
+        found = any(ord(each) in _script(name) for each in text for name in ("Hiragana", "Katakana", "Han"))
+        return True, () if found else _lower("Kana")
+    if before and unicodedata.combining(before) == _VIRAMA:
+        return True, ()
+    if char == "\u200d":
+        return False, ()
+    joining = _joining()
+    i = at - 1
+    while i >= 0 and _transparent(text[i]):
+        i -= 1
+    if i < 0 or (ord(text[i]) not in joining.left and ord(text[i]) not in joining.dual):
+        return False, ()
+    i = at + 1
+    while i < len(text) and _transparent(text[i]):
+        i += 1
+    if i == len(text):
+        return True, _lower("Joining")
+    return ord(text[i]) in joining.right or ord(text[i]) in joining.dual, ()
+
+
+@lru_cache(maxsize=8)
+def _lower(name: str) -> tuple[int, ...]:
+    """Valid characters to complete a context with."""
+    if name == "Joining":
+        chars = _joining().right | _joining().dual
+    elif name == "Kana":
+        chars = _script("Hiragana") | _script("Katakana") | CharSet([(0x4E00, 0x4E00)])
+    else:
+        chars = _script(name)
+    return tuple(code for code in chars if kind(code) == "valid" and code not in _composing())
+
+
+class Direction(NamedTuple):
+    rtl: bool
+    fits: bool
+    clash: bool
+    """No insertion mends it."""
+    ending: bool
+    """All is well but the end."""
+
+
+def direction(text: str) -> Direction:
+    """The bidi rule (RFC 5893, section 2)."""
+    classes = [unicodedata.bidirectional(char) for char in text]
+    rtl = not _RTL.isdisjoint(classes)
+    if not rtl and classes[0] != "L":
+        return Direction(False, False, False, False)
+    ends = next((each for each in reversed(classes) if each != "NSM"), "NSM")
+    if not rtl:
+        inside = all(each in _IN_LTR for each in classes)
+        return Direction(False, inside and ends in ("L", "EN"), False, inside)
+    clash = any(each not in _IN_RTL for each in classes) or ("EN" in classes and "AN" in classes)
+    starts = classes[0] in ("R", "AL")
+    return Direction(True, starts and not clash and ends in ("R", "AL", "EN", "AN"), clash, starts and not clash)
