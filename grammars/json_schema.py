@@ -189,8 +189,8 @@ def _meets_limits(places: list[Place]) -> bool:
         if place.negated is not None:
             rules = place.rules
             contains += rules.items is not None or rules.unevaluated_items is not None
-            wishes += len(rules.pattern_properties or ()) + len(rules.names)
-            wishes += rules.additional is not None or rules.unevaluated_properties is not None
+            for each in (*(rules.pattern_properties or {}).values(), rules.additional, rules.unevaluated_properties):
+                wishes += each is not None and each.rules.types != 0
     return contains > MAX_CONTAINS or wishes > MAX_WISHES
 
 

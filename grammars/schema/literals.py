@@ -111,6 +111,25 @@ def accepts(place: Place, value: Any) -> bool:
 
 def satisfies(rules: Rules, value: Any) -> bool:
     """Whether ``value`` satisfies the rules, those in ``all_of`` left aside."""
+    if not plainly_satisfies(rules, value):
+        return False
+    if isinstance(value, (dict, list, tuple)) and not _unevaluated(rules, value):
+        return False
+    for group in rules.any_of:
+        if not any(all(accepts(each, value) for each in alternative) for alternative in group):
+            return False
+    for branches in rules.one_of:
+        if sum(accepts(each, value) for each in branches) != 1:
+            return False
+    for condition, then, other in rules.conditions:
+        chosen = then if accepts(condition, value) else other
+        if chosen is not None and not accepts(chosen, value):
+            return False
+    return not any(accepts(each, value) for each in rules.negations)
+
+
+def plainly_satisfies(rules: Rules, value: Any) -> bool:
+    """Whether ``value`` satisfies the rules, those that apply other subschemas to the same value left aside."""
     kind = type_of(value)
     if not rules.types & kind:
         return False
@@ -124,21 +143,7 @@ def satisfies(rules: Rules, value: Any) -> bool:
         return False
     if kind == OBJECT and not _object(rules, value):
         return False
-    if kind == ARRAY and not _array(rules, value):
-        return False
-    if kind in (OBJECT, ARRAY) and not _unevaluated(rules, value):
-        return False
-    for group in rules.any_of:
-        if not any(all(accepts(each, value) for each in alternative) for alternative in group):
-            return False
-    for branches in rules.one_of:
-        if sum(accepts(each, value) for each in branches) != 1:
-            return False
-    for condition, then, other in rules.conditions:
-        chosen = then if accepts(condition, value) else other
-        if chosen is not None and not accepts(chosen, value):
-            return False
-    return not any(accepts(each, value) for each in rules.negations)
+    return kind != ARRAY or _array(rules, value)
 
 
 def text_matches(pattern: str, text: str) -> bool:
@@ -237,7 +242,7 @@ def _array(rules: Rules, value: list[Any]) -> bool:
     return True
 
 
-def _unevaluated(rules: Rules, value: dict[str, Any] | list[Any]) -> bool:
+def _unevaluated(rules: Rules, value: Any) -> bool:
     """Whether the members that nothing evaluates satisfy what ``rules`` demand of such."""
     place = rules.unevaluated_properties if isinstance(value, dict) else rules.unevaluated_items
     if place is None or place.rules.empty:
@@ -248,7 +253,7 @@ def _unevaluated(rules: Rules, value: dict[str, Any] | list[Any]) -> bool:
     return all(accepts(place, each) for i, each in enumerate(value) if i not in done)
 
 
-def _evaluated(rules: Rules, value: dict[str, Any] | list[Any]) -> set[str | int]:
+def _evaluated(rules: Rules, value: Any) -> set[str | int]:
     """The keys or indices of the members that the keywords of a place evaluate, its ``unevaluated`` ones left aside."""
     done: set[str | int] = set()
     if isinstance(value, dict):

@@ -33,7 +33,7 @@ from structgen.grammars.schema.keywords import (
     exact,
 )
 from structgen.grammars.schema.layout import Layout
-from structgen.grammars.schema.literals import accepts, same_value, satisfies
+from structgen.grammars.schema.literals import accepts, plainly_satisfies, same_value, satisfies
 from structgen.grammars.schema.negation import container_equal
 from structgen.grammars.schema.objects import ObjectCase, ObjectPlan, plans_of
 from structgen.grammars.schema.scalars import QUOTE, literals, number_expr, spells_integers, string_body
@@ -133,9 +133,9 @@ class Node:
         todo = expand(self.places)[::-1]
         gated = any(each.gated for each in todo)
         while todo:
-            types, rules, _ = todo.pop()
+            types, rules, unsure = todo.pop()
             if any(rule.values is not None for rule in rules):
-                flat, equal = _allowed(rules)
+                flat, equal = _allowed(rules, satisfies if unsure else plainly_satisfies)
                 scalars.append(literals(flat, encoding, any_numbers and not spells_integers(rules)))
                 words = {v: 0 for v in flat if isinstance(v, str) and _spellable(v)}
                 if words:
@@ -315,7 +315,9 @@ def _spellable(text: str) -> bool:
     return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
 
 
-def _allowed(rules: tuple[Rules, ...]) -> tuple[list[Any], list[Conjunction]]:
+def _allowed(
+    rules: tuple[Rules, ...], judge: Callable[[Rules, Any], bool]
+) -> tuple[list[Any], list[Conjunction]]:
     """The values of the enums and consts that satisfy all rules: scalars, and containers as conjunctions."""
     shortest = min((rule for rule in rules if rule.values is not None), key=lambda rule: len(rule.values or ()))
     plain = [rule for rule in rules if rule is not shortest or _more_than_values(rule)]
@@ -323,7 +325,7 @@ def _allowed(rules: tuple[Rules, ...]) -> tuple[list[Any], list[Conjunction]]:
     equal: list[Conjunction] = []
     for value in shortest.values or ():
         try:
-            fits = all(satisfies(rule, value) for rule in plain)
+            fits = all(judge(rule, value) for rule in plain)
         except RecursionError:
             raise GrammarTooComplex("a value is nested too deeply", pointer=shortest.place.pointer) from None
         if not fits:

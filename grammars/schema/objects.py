@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 VIEW_LIMIT = 256
 
 MAX_WISHES = 6
+MAX_ANY = 32
+"""The same where any value will do."""
 
 FIRST, KEY, FRESH, VALUE, CHOICE, AFTER = range(6)
 CLOSE = 0  # outcome of a key terminal that closes instead; declared key i has outcome i + 1
@@ -74,7 +76,7 @@ class ObjectCase:
                 value = referred(wish.value)
                 key = (frozenset(wish.keys), frozenset(wish.without), wish.pattern, wish.name)
                 found[key, None if value.rules.empty else value] = wish._replace(value=value)
-        if sum(not wish.value.rules.empty for wish in found.values()) > MAX_WISHES or len(found) > 2 * MAX_WISHES:
+        if sum(not wish.value.rules.empty for wish in found.values()) > MAX_WISHES or len(found) > MAX_ANY:
             raise GrammarTooComplex(
                 f"for more than {MAX_WISHES} subschemas some key must fail it (additionalProperties, "
                 "patternProperties, propertyNames under not, or in a oneOf whose branches overlap)",
