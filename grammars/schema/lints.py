@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from structgen.grammars.schema.report import Report
 if TYPE_CHECKING:
     from structgen.grammars.schema.nodes import Node
 
+MAX_CONTEXTS = 100
 MAX_CHECKS = 2_000
 """Satisfiability and alternatives of a large schema are looked at so often; what is beyond is not linted."""
 
@@ -61,18 +62,54 @@ class Spot:
             return []
 
     def below(self) -> Iterator[tuple[Place, ...]]:
-        """The places of each value inside it."""
-        members: dict[str, dict[Place, None]] = {}
-        for place in self.together:
-            for key, each in (place.rules.properties or {}).items():
-                members.setdefault(key, {})[each] = None
-        yield from (tuple(each) for each in members.values())
+        """The places of each value inside it: those that hold together, for each alternative."""
+        for context in self._contexts():
+            members: dict[str, dict[Place, None]] = {}
+            for place in context:
+                for key, each in (place.rules.properties or {}).items():
+                    members.setdefault(key, {})[each] = None
+            yield from (tuple(each) for each in members.values())
         for place in self.together:
             rules = place.rules
             singles = (rules.additional, rules.items, rules.unevaluated_properties, rules.unevaluated_items)
             for single in (*(rules.pattern_properties or {}).values(), *rules.prefix, *singles):
                 if single is not None:
                     yield (single,)
+
+    def _contexts(self) -> Iterator[tuple[Place, ...]]:
+        """Places that hold together: without any alternative, and with each one of them (its own places first)."""
+        queue = [(tuple(_demanded(self.places)), frozenset[Place]())]
+        for n, (context, above) in enumerate(queue):
+            yield context
+            for place in context:
+                if place in above or n > MAX_CONTEXTS:
+                    continue
+                for alternative in _alternatives(place.rules):
+                    own = [each for each in _demanded(alternative) if each not in context]
+                    queue.append(((*own, *context), frozenset(context)))
+
+
+def _demanded(places: Iterable[Place]) -> list[Place]:
+    """These places and all that hold with them."""
+    found = dict.fromkeys(places)
+    queue = list(found)
+    for place in queue:
+        for each in place.rules.all_of:
+            if each not in found:
+                found[each] = None
+                queue.append(each)
+    return queue
+
+
+def _alternatives(rules: Rules) -> Iterator[tuple[Place, ...]]:
+    for group in rules.any_of:
+        yield from group
+    for branches in rules.one_of:
+        yield from ((branch,) for branch in branches)
+    for condition, then, other in rules.conditions:
+        yield (condition,) if then is None else (condition, then)
+        if other is not None:
+            yield (other,)
 
 
 class Subject:
@@ -218,47 +255,48 @@ def unbounded_whitespace(subject: Subject) -> Iterator[Lint]:
 
 
 def unreachable(subject: Subject) -> Iterator[Lint]:
-    """Properties, branches and enum values that nothing satisfies where they stand."""
+    """Properties, branches and enum values that nothing satisfies, wherever they are used."""
+    dead: dict[str, Lint] = {}
+    alive: set[str] = set()
     for spot in subject.spots:
-        if not subject.satisfiable(*spot.places):
-            if not any(place.contents is False for place in spot.places):
-                yield Lint(
-                    "unreachable", spot.pointer, "no value satisfies this", "mend the contradiction, or take it out"
-                )
+        satisfiable = subject.satisfiable(*spot.places)
+        found = Lint("unreachable", spot.pointer, "no value satisfies this", "mend the contradiction, or take it out")
+        if satisfiable or any(place.contents is False for place in spot.places):
+            alive.add(found.pointer)
+        else:
+            dead.setdefault(found.pointer, found)
             continue
         for place in spot.together:
-            yield from _dead_branches(subject, spot, place)
-            yield from _dead_values(spot, place)
+            if isinstance(place.contents, dict):
+                for lint, lives in (*_branches(subject, spot, place), *_enum_values(spot, place)):
+                    if lives:
+                        alive.add(lint.pointer)
+                    else:
+                        dead.setdefault(lint.pointer, lint)
+    yield from (lint for pointer, lint in dead.items() if pointer not in alive)
 
 
-def _dead_branches(subject: Subject, spot: Spot, place: Place) -> Iterator[Lint]:
-    if not isinstance(place.contents, dict):
-        return
-    branches = [each for group in place.rules.any_of for alternative in group for each in alternative]
-    branches += [each for group in place.rules.one_of for each in group]
-    for branch in branches:
-        if branch.contents is None or branch.contents is False or branch.parent is not place:
-            continue
-        if not subject.satisfiable(*spot.places, branch):
-            advice = "take it out, or mend what rules it out"
-            yield Lint("unreachable", branch.pointer, "no value takes this branch here", advice)
+def _branches(subject: Subject, spot: Spot, place: Place) -> Iterator[tuple[Lint, bool]]:
+    """Each branch of anyOf and oneOf, and whether a value of ``spot`` may take it."""
+    for alternative in (*(each for group in place.rules.any_of for each in group), *place.rules.one_of):
+        for branch in alternative:
+            if branch.contents is not None and branch.contents is not False and branch.parent is place:
+                lint = Lint("unreachable", branch.pointer, "no value takes this branch", "mend what rules it out")
+                yield lint, subject.satisfiable(*spot.places, branch)
 
 
-def _dead_values(spot: Spot, place: Place) -> Iterator[Lint]:
-    if not isinstance(place.contents, dict) or "enum" not in place.rules.enforced:
+def _enum_values(spot: Spot, place: Place) -> Iterator[tuple[Lint, bool]]:
+    """Each value of an enum, and whether it may be one of ``spot``."""
+    if "enum" not in place.rules.enforced:
         return
     for i, value in enumerate(place.contents["enum"][:MAX_CHECKS]):
         try:
             alive = accepts(place, value) and all(accepts(each, value) for each in spot.places)
         except (GrammarError, RecursionError):
-            continue
-        if not alive:
-            yield Lint(
-                "unreachable",
-                f"{place.pointer}/enum/{i}",
-                f"{naming.shown(value)} satisfies nothing else here",
-                "take it out, or widen what rules it out",
-            )
+            alive = True
+        message = f"{naming.shown(value)} satisfies nothing else here"
+        advice = "take it out, or widen what rules it out"
+        yield Lint("unreachable", f"{place.pointer}/enum/{i}", message, advice), alive
 
 
 # ----------------------------------------------------------------------------------------------------- keywords

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structgen.cli import main
+from structgen.errors import UnsatisfiableGrammar
 from structgen.grammars.grammar import Grammar
 from structgen.grammars.schema.expectation import Probe
 from structgen.grammars.schema.lints import Lint, Subject, lints
@@ -273,6 +274,42 @@ class TestLints:
             said = found(schema, "unreachable")
             for i, value in enumerate(values):
                 assert (f"#/enum/{i}" in said) == (not grammar.matches(json.dumps(value))), (schema, value)
+
+    def test_alternatives_are_not_mixed(self) -> None:
+        """The same key in several branches is no contradiction; with what holds beside them it may be one."""
+        tags = [{"properties": {"t": {"const": tag}}, "required": ["t"]} for tag in "abc"]
+        for keyword in ("oneOf", "anyOf"):
+            assert not found({"type": "object", keyword: tags}, "unreachable")
+            said = found({"type": "object", keyword: tags, "properties": {"t": {"enum": ["a", "b"]}}}, "unreachable")
+            assert f"#/{keyword}/2" in said
+            assert not {f"#/{keyword}/0", f"#/{keyword}/1", "#/properties/t"} & set(said)
+        twice = {
+            "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/x", "type": "string"}},
+            "$defs": {"x": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+        }
+        assert not found(twice, "unreachable")  # dead under b, alive under a
+        del twice["properties"]["a"]
+        assert set(found(twice, "unreachable")) == {"#/$defs/x/anyOf/1"}
+
+    def test_dead_branches_are_dead(self) -> None:
+        parts: list[Any] = [{"minimum": 2}, {"maximum": 1}, {"type": "string"}, {"maxLength": 1}, {"type": "integer"}]
+        parts += [{"not": {"type": "integer"}}, {"const": 2}, {"type": ["null", "string"], "minLength": 2}, False]
+        pool: list[Any] = [0, 1, 2, 3, 1.5, "", "a", "ab", None, True, [], {}]
+        dead = 0
+        for _ in range(40):
+            keyword = random.choice(["anyOf", "oneOf"])
+            schema = {**random.choice(parts[:-1]), keyword: random.sample(parts, 3)}
+            try:
+                said = found(schema, "unreachable")
+            except UnsatisfiableGrammar:
+                continue
+            valid = [each for each in pool if jsonschema.Draft202012Validator(schema).is_valid(each)]
+            for i, branch in enumerate(schema[keyword]):
+                if f"#/{keyword}/{i}" in said:
+                    dead += 1
+                    taken = [each for each in valid if jsonschema.Draft202012Validator(branch).is_valid(each)]
+                    assert not taken, (schema, branch, taken)
+        assert dead
 
     def test_keywords(self) -> None:
         schema = {
