@@ -10,7 +10,8 @@ from structgen.grammars import machine as m
 
 KEYS = ["a", "b", "ab", "é", "x-1", ""]
 PATTERNS = ["^a", "b$", "^[ab]+$", "^x-", "1", "^(a|ab)$"]
-STRINGS = ["", "a", "b", "ab", "aab", "é", "😀", 'q"', "1"]
+STRINGS = ["", "a", "b", "ab", "aab", "é", "😀", 'q"', "1", "2024-02-29", "2023-02-29", "1.2.3.4", "1.2.3.400"]
+FORMATS = ["date", "ipv4", "unknown-format"]
 NUMBERS: list[Any] = [0, 1, -1, 2, 3, 10, 0.5, -2.5, 12]
 
 
@@ -62,6 +63,8 @@ def _strings(rng: random.Random, s: dict[str, Any], depth: int) -> None:
         s["minLength"] = rng.randrange(4)
     elif which == 1:
         s["maxLength"] = rng.randrange(4)
+    elif rng.random() < 0.3:
+        s["format"] = rng.choice(FORMATS)
     else:
         s["pattern"] = rng.choice(PATTERNS)
 
@@ -112,6 +115,18 @@ def _contains(rng: random.Random, s: dict[str, Any], depth: int) -> None:
         s["maxContains"] = rng.randrange(1, 3)
 
 
+def _unique(rng: random.Random, s: dict[str, Any], depth: int) -> None:
+    s["uniqueItems"] = rng.random() < 0.9
+
+
+def _unevaluated(rng: random.Random, s: dict[str, Any], depth: int) -> None:
+    keyword = rng.choice(["unevaluatedProperties", "unevaluatedProperties", "unevaluatedItems"])
+    s[keyword] = False if rng.random() < 0.6 else schema(rng, min(depth, 1))
+    if rng.random() < 0.8:
+        add = rng.choice([_combined, _combined, _if, _dependent, _contains, _items, _properties])
+        add(rng, s, depth)
+
+
 def _combined(rng: random.Random, s: dict[str, Any], depth: int) -> None:
     s[rng.choice(["anyOf", "oneOf", "allOf"])] = [schema(rng, depth) for _ in range(rng.randrange(1, 4))]
 
@@ -131,6 +146,12 @@ def _ref(rng: random.Random, s: dict[str, Any], depth: int) -> None:
     s["$ref"] = "#/$defs/" + rng.choice("pq")
 
 
+def _unevaluated(rng: random.Random, s: dict[str, Any], depth: int) -> None:
+    s[rng.choice(["unevaluatedProperties", "unevaluatedProperties", "unevaluatedItems"])] = (
+        False if rng.random() < 0.6 else schema(rng, min(depth, 1))
+    )
+
+
 _LEAVES = [_type, _type, _type, _values, _numbers, _strings, _required, _counts]
 _NESTED = [
     *_LEAVES,
@@ -145,12 +166,137 @@ _NESTED = [
     _items,
     _items,
     _contains,
+    _unique,
+    _unevaluated,
+    _unevaluated,
     _combined,
     _combined,
     _not,
     _if,
     _ref,
+    _unevaluated,
 ]
+
+
+_CLOSED_NAMES: list[Any] = [
+    {"pattern": "^(a|ab)$"},
+    {"enum": ["a", "b", "ab", "é"]},
+    {"maxLength": 1},
+    {"not": {"pattern": "b$"}},
+    {"minLength": 2},
+]
+_VALUES: list[Any] = [
+    *(True, False, {"type": "integer"}, {"type": "string"}),
+    *({"const": 1}, {"enum": [0, 1, "a"]}, {"minimum": 2}),
+]
+
+
+def keyed(rng: random.Random, depth: int = 2) -> Any:
+    """A schema about the keys of an object: what all of them must hold, some of them, and how many there are."""
+    made: dict[str, Any] = {}
+    for _ in range(rng.randrange(1, 4)):
+        which = rng.randrange(9)
+        if which == 0:
+            made["properties"] = {key: rng.choice(_VALUES) for key in rng.sample(KEYS, rng.randrange(1, 3))}
+        elif which == 1:
+            made["patternProperties"] = {key: rng.choice(_VALUES) for key in rng.sample(PATTERNS, rng.randrange(1, 3))}
+        elif which == 2:
+            made["additionalProperties"] = rng.choice(_VALUES)
+        elif which == 3:
+            made["propertyNames"] = rng.choice(_CLOSED_NAMES)
+        elif which == 4:
+            made["required"] = rng.sample(KEYS, rng.randrange(1, 3))
+        elif which == 5:
+            made["minProperties"] = rng.randrange(4)
+        elif which == 6:
+            made["maxProperties"] = rng.randrange(1, 4)
+        elif which == 7:
+            made["dependentRequired"] = {key: rng.sample(KEYS, rng.randrange(1, 3)) for key in rng.sample(KEYS, 2)}
+        elif depth:
+            made["dependentSchemas"] = {rng.choice(KEYS): keyed(rng, depth - 1)}
+    for _ in range(rng.choice([0, 1, 1, 2]) if depth else 0):
+        keyword = rng.choice(["not", "allOf", "anyOf", "oneOf", "if"])
+        if keyword == "not":
+            made["not"] = keyed(rng, depth - 1)
+        elif keyword == "if":
+            for key in ("if", "then", "else"):
+                if key == "if" or rng.random() < 0.6:
+                    made[key] = keyed(rng, depth - 1)
+        else:
+            made[keyword] = [keyed(rng, depth - 1) for _ in range(rng.randrange(1, 4))]
+    if rng.random() < 0.3:
+        made["type"] = "object"
+    return made
+
+
+def evaluating(rng: random.Random, depth: int = 2, items: str = "prefixItems") -> Any:
+    """A schema that evaluates some members. ``items``: what the draft calls the schemas of the first items."""
+    made: dict[str, Any] = {}
+    for _ in range(rng.randrange(1, 3)):
+        which = rng.randrange(9)
+        if which == 0:
+            made["properties"] = {key: rng.choice(_VALUES) for key in rng.sample(KEYS, rng.randrange(1, 3))}
+        elif which == 1:
+            made["patternProperties"] = {rng.choice(PATTERNS): rng.choice(_VALUES)}
+        elif which == 2 and rng.random() < 0.4:
+            made["additionalProperties"] = rng.choice(_VALUES)
+        elif which in (3, 4):
+            made[items] = [rng.choice(_VALUES) for _ in range(rng.randrange(1, 3))]
+        elif which == 5 and rng.random() < 0.4:
+            made["items" if items == "prefixItems" else "additionalItems"] = rng.choice(_VALUES)
+        elif which == 6:
+            made["contains"] = rng.choice(_VALUES)
+            if rng.random() < 0.4:
+                made["minContains"] = rng.randrange(2)
+        elif which == 7:
+            made["required"] = rng.sample(KEYS, 1)
+        elif rng.random() < 0.5:
+            made["type"] = rng.choice(["object", "array", ["object", "array"], ["array", "integer"]])
+    for _ in range(rng.choice([0, 1, 1, 2]) if depth else 0):
+        keyword = rng.choice(["not", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$ref"])
+        if keyword == "not":
+            made["not"] = evaluating(rng, depth - 1, items)
+        elif keyword == "if":
+            for key in ("if", "then", "else"):
+                if key == "if" or rng.random() < 0.6:
+                    made[key] = evaluating(rng, depth - 1, items)
+        elif keyword == "dependentSchemas":
+            made[keyword] = {rng.choice(KEYS): evaluating(rng, depth - 1, items)}
+        elif keyword == "$ref":
+            made[keyword] = "#/$defs/p"
+        else:
+            made[keyword] = [evaluating(rng, depth - 1, items) for _ in range(rng.randrange(1, 4))]
+    if rng.random() < (0.9 if depth == 2 else 0.25):
+        made[rng.choice(["unevaluatedProperties", "unevaluatedItems"])] = rng.choice([False, False, *_VALUES])
+    return made
+
+
+def evaluating_root(rng: random.Random, items: str = "prefixItems") -> Any:
+    """The same with a definition, which is recursive below a member."""
+    made = evaluating(rng, 2, items)
+    definition = evaluating(rng, 1, items)
+    definition.pop("$ref", None)
+    text = json.dumps(definition)
+    if "$ref" in text:
+        definition = {}
+    if rng.random() < 0.3:
+        definition["properties"] = {"b": {"$ref": "#/$defs/p"}}
+    made["$defs"] = {"p": definition}
+    return made
+
+
+def members(rng: random.Random, n: int = 12) -> list[Any]:
+    """Flat objects and arrays of what ``_VALUES`` speak of."""
+    scalars = [0, 1, 2, 3, "a", "b", None, 0.5]
+    found: list[Any] = []
+    for _ in range(n):
+        if rng.random() < 0.6:
+            found.append({key: rng.choice(scalars) for key in rng.sample([*KEYS, "aab", "1"], rng.randrange(5))})
+        elif rng.random() < 0.85:
+            found.append([rng.choice(scalars) for _ in range(rng.randrange(5))])
+        else:
+            found.append({"b": {"b": {rng.choice(KEYS): rng.choice(scalars)}}})
+    return found
 
 
 def root(rng: random.Random) -> Any:
@@ -167,6 +313,70 @@ def root(rng: random.Random) -> Any:
         "q": _no_refs(schema(rng, 1)),
     }
     return made
+
+
+DRAFTS = {
+    "4": "http://json-schema.org/draft-04/schema#",
+    "6": "http://json-schema.org/draft-06/schema#",
+    "7": "http://json-schema.org/draft-07/schema#",
+    "2019-09": "https://json-schema.org/draft/2019-09/schema",
+    "2020-12": "https://json-schema.org/draft/2020-12/schema",
+}
+
+
+def in_draft(made: Any, draft: str) -> Any:
+    """The schema ``root`` made, with the keywords of another draft, which it names."""
+    text = json.dumps(_older(made, draft))
+    if draft in ("4", "6", "7"):
+        text = text.replace("#/$defs/", "#/definitions/")
+    found = json.loads(text)
+    return {"$schema": DRAFTS[draft], **found} if isinstance(found, dict) else found
+
+
+def _older(made: Any, draft: str) -> Any:
+    old = draft in ("4", "6", "7")
+    if isinstance(made, bool):
+        return made if draft != "4" else {} if made else {"not": {}}
+    s: dict[str, Any] = {}
+    for key, each in made.items():
+        if key in ("enum", "const", "required", "dependentRequired", "type"):
+            s[key] = each
+        elif key in ("properties", "patternProperties", "dependentSchemas", "$defs"):
+            s[key] = {name: _older(part, draft) for name, part in each.items()}
+        elif isinstance(each, list):
+            s[key] = [_older(part, draft) for part in each]
+        elif isinstance(each, dict) or (isinstance(each, bool) and key != "uniqueItems"):
+            s[key] = _older(each, draft)
+        else:
+            s[key] = each
+    if draft == "2020-12":
+        return s
+    if "prefixItems" in s:
+        if "items" in s:
+            s["additionalItems"] = s.pop("items")
+        s["items"] = s.pop("prefixItems")
+    if not old:
+        return s
+    for key in ("minContains", "maxContains", "unevaluatedItems", "unevaluatedProperties"):
+        s.pop(key, None)
+    if "dependentRequired" in s or "dependentSchemas" in s:
+        s["dependencies"] = {**s.pop("dependentRequired", {}), **s.pop("dependentSchemas", {})}
+    if "$defs" in s:
+        s["definitions"] = s.pop("$defs")
+    if draft != "7":
+        for key in ("if", "then", "else"):
+            s.pop(key, None)
+    if draft == "4":
+        for key in ("contains", "propertyNames"):
+            s.pop(key, None)
+        if "const" in s:
+            s["enum"] = [s.pop("const")]
+        for bound in ("Minimum", "Maximum"):
+            if "exclusive" + bound in s:
+                s[bound.lower()] = s["exclusive" + bound]
+                s["exclusive" + bound] = True
+        s = {key: each for key, each in s.items() if each != [] or key not in ("required", "enum")}
+    return s
 
 
 def _no_refs(made: Any) -> Any:
