@@ -80,12 +80,13 @@ def main() -> int:
         with multiprocessing.Pool(args.jobs, prepare, (args.tokenizer,)) as pool:
             for done, tally in enumerate(pool.imap_unordered(walk_schema, tasks), start=1):
                 total.add(tally)
-                show(done, len(tasks), total)
+                show(done, len(tasks), total, tally)
     else:
         prepare(args.tokenizer)
         for done, task in enumerate(tasks, start=1):
-            total.add(walk_schema(task))
-            show(done, len(tasks), total)
+            tally = walk_schema(task)
+            total.add(tally)
+            show(done, len(tasks), total, tally)
     print(file=sys.stderr)
     report = summary(total, args, time.perf_counter() - started)
     print(table(report))
@@ -295,7 +296,10 @@ def formats_of(schema: Any) -> set[str]:
 # ------------------------------------------------------------------------------------------------ figures
 
 
-def show(done: int, of: int, total: Tally) -> None:
+def show(done: int, of: int, total: Tally, last: Tally) -> None:
+    """A progress bar, and what went wrong in the last schema."""
+    for each in (*last.wrong, *last.doubtful, *last.dead, *last.errors):
+        print(f"\n{json.dumps(each)[:600]}", file=sys.stderr)
     bad = len(total.wrong) + len(total.dead) + len(total.errors)
     bar = "#" * (30 * done // of)
     print(f"\r[{bar:<30}] {done}/{of} schemas, {total.walks} walks, {bad} bad ", end="", file=sys.stderr, flush=True)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FUEL = 400  # edges followed while the way must be a shortest one
 MORE_FUEL = 2_000  # edges followed for any way
+MAX_REPEATED = 200  # spellings that differ in blanks only, in a row
+_BLANKS = b" \t\r\n"
 LONG = 256  # bytes of a terminal that are not kept, but put together again when asked for
 
 
@@ -273,9 +275,19 @@ def _spellings(residual: Residual, outcome: int) -> Iterator[bytes]:
     first = least.word(expr, outcome)
     if _finished(residual, first, outcome).outcomes:
         yield first
+    # Other blanks make no other value, and there are many of them.
+    squeezed, repeated = {first.translate(None, _BLANKS)}, 0
     for data in least.words(expr, outcome):
-        if data != first and _finished(residual, data, outcome).outcomes:
-            yield data
+        key = data.translate(None, _BLANKS)
+        if key in squeezed:
+            repeated += 1
+            if repeated > MAX_REPEATED:
+                return
+        else:
+            repeated = 0
+            squeezed.add(key)
+            if _finished(residual, data, outcome).outcomes:
+                yield data
 
 
 def _finished(residual: Residual, data: bytes, outcome: int) -> Residual:
@@ -388,8 +400,9 @@ class Steering:
         for token in self.matcher.allowed_tokens()[:200].tolist():
             if probe.accept(token):
                 way = probe.shortest_completion()
-                if way is not None and (best is None or len(way) < best[0]):
-                    best = (len(way), token)
+                length = 0 if way is None else len(way) + len(self.matcher.compiled.vocab.tokens[token] or b"")
+                if way is not None and (best is None or length < best[0]):
+                    best = (length, token)
                 probe.rollback(1)
         self._left = b""
         return None if best is None else best[1]
