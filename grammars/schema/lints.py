@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from structgen.grammars.schema.nodes import Node
 
 MAX_CONTEXTS = 100
-MAX_CHECKS = 2_000
-"""Satisfiability and alternatives of a large schema are looked at so often; what is beyond is not linted."""
+MAX_CHECKS = 1_000
+"""So many values are looked at, and so often satisfiability is asked; a lint says where a schema is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Subject:
         self.root = root
         self.whitespace = whitespace
         self.places = [place for place in report.places if isinstance(place.contents, dict)]
-        self._checks = 0
+        self.checks = 0
 
     @cached_property
     def spots(self) -> list[Spot]:
@@ -141,8 +141,8 @@ class Subject:
 
     def satisfiable(self, *places: Place) -> bool:
         """Whether some value satisfies all of them. True when that is not decided."""
-        self._checks += 1
-        if self._checks > MAX_CHECKS:
+        self.checks += 1
+        if self.checks > MAX_CHECKS:
             return True
         try:
             return self.root.forest.node(places).satisfiable
@@ -258,6 +258,7 @@ def unreachable(subject: Subject) -> Iterator[Lint]:
     """Properties, branches and enum values that nothing satisfies, wherever they are used."""
     dead: dict[str, Lint] = {}
     alive: set[str] = set()
+    settled: set[Place] = set()
     for spot in subject.spots:
         satisfiable = subject.satisfiable(*spot.places)
         found = Lint("unreachable", spot.pointer, "no value satisfies this", "mend the contradiction, or take it out")
@@ -267,12 +268,14 @@ def unreachable(subject: Subject) -> Iterator[Lint]:
             dead.setdefault(found.pointer, found)
             continue
         for place in spot.together:
-            if isinstance(place.contents, dict):
-                for lint, lives in (*_branches(subject, spot, place), *_enum_values(spot, place)):
-                    if lives:
-                        alive.add(lint.pointer)
-                    else:
+            if isinstance(place.contents, dict) and place not in settled:
+                looked_at = (*_branches(subject, spot, place), *_enum_values(spot, place))
+                alive |= {lint.pointer for lint, lives in looked_at if lives}
+                for lint, lives in looked_at:
+                    if not lives:
                         dead.setdefault(lint.pointer, lint)
+                if all(lint.pointer in alive for lint, _ in looked_at):
+                    settled.add(place)
     yield from (lint for pointer, lint in dead.items() if pointer not in alive)
 
 
@@ -387,6 +390,16 @@ def draft_guessed(subject: Subject) -> Iterator[Lint]:
         )
 
 
+def unfinished(subject: Subject) -> Iterator[Lint]:
+    if len(subject.spots) >= MAX_CHECKS or subject.checks > MAX_CHECKS:
+        yield Lint(
+            "not all looked at",
+            "#",
+            f"the schema is large: stops and reachability were looked at for its first {MAX_CHECKS:,} values only",
+            "check parts of it alone",
+        )
+
+
 CHECKS: tuple[Callable[[Subject], Iterator[Lint]], ...] = (
     unreachable,
     not_enforced,
@@ -396,4 +409,5 @@ CHECKS: tuple[Callable[[Subject], Iterator[Lint]], ...] = (
     unbounded_whitespace,
     no_way_to_stop,
     draft_guessed,
+    unfinished,
 )

@@ -6,6 +6,7 @@ import difflib
 import json
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from structgen.grammars import formats
@@ -43,6 +44,11 @@ def near(name: str, known: Iterable[str]) -> str | None:
         return by_case[name.lower()]
     found = difflib.get_close_matches(name.lower(), by_case, 1, 0.75)
     return by_case[found[0]] if found else None
+
+
+@lru_cache(maxsize=1024)
+def _near_keyword(keyword: str) -> str | None:
+    return near(keyword, _KNOWN)
 
 
 def shown(value: Any, most: int = 40) -> str:
@@ -83,7 +89,7 @@ def annotation(place: Place, keyword: str) -> tuple[str, str, str] | None:
         return "not enforced", f"{keyword} belongs to {drafts}; this is read as draft {_SPELLED[draft]}", "set $schema"
     if span is not None:
         return "not enforced", f"{keyword} demands nothing without the keyword that it goes with", _partner(keyword)
-    meant = near(keyword, _KNOWN)
+    meant = _near_keyword(keyword)
     if meant is not None:
         return "unknown keyword", f"{keyword} is no keyword of JSON Schema", f"did you mean {meant}?"
     return "unknown keyword", f"{keyword} is no keyword of JSON Schema", "x-... marks it as your own"

@@ -362,6 +362,11 @@ class TestLints:
             grammar = Grammar.from_json_schema({"type": "string", "pattern": pattern})
             assert any(grammar.matches(f'"{x}a{y}"') for x in ("", "#") for y in ("", "#", "$#", "b", "#b") if x or y)
 
+    def test_large_schemas_in_part(self) -> None:
+        schema = {"type": "object", "properties": {f"p{i}": {"const": i} for i in range(1100)}}
+        assert list(found(schema, "not all looked at")) == ["#"]
+        assert not found(PERSON, "not all looked at")
+
     def test_draft(self) -> None:
         (lint,) = found({"items": [{}]}, "draft guessed").values()
         assert "2019-09" in lint.message
