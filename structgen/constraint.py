@@ -76,13 +76,13 @@ def constraint_of(
 
 def _from_schema(schema: Any) -> Constraint:
     from structgen.grammars.grammar import Grammar
-    from structgen.grammars.types import schema_of
+    from structgen.grammars.types import schema_of, shown_schema_of
 
     if isinstance(schema, Grammar):
         raise RequestError("schema is a Grammar; pass it as grammar=")
-    shown = schema_of(schema, closed=True)
     # Canonical escapes: the same values; small models otherwise wander off into \uXXXX.
-    return Constraint(Grammar.from_json_schema(shown, escapes="canonical"), schema=shown, target=schema)
+    grammar = Grammar.from_json_schema(schema_of(schema, closed=True), escapes="canonical")
+    return Constraint(grammar, schema=shown_schema_of(schema), target=schema)
 
 
 def _regex(pattern: Any) -> Grammar:
