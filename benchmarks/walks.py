@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal, getcontext
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,9 @@ _openers: np.ndarray[Any, np.dtype[np.bool_]]
 
 def prepare(tokenizer: str) -> None:
     global _vocabulary, _openers
+    getcontext().prec = 5_000
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)
     _vocabulary = sg.Vocabulary.from_tokenizer(tokenizer)
     _openers = np.array([bool(data) and data[0] in OPENERS for data in _vocabulary.tokens], dtype=bool)
 
@@ -253,6 +257,8 @@ class Oracles:
             checker.checks(name)(known[name])
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         self._first = kind(schema, format_checker=checker)
+        exact = json.loads(json.dumps(schema), parse_float=Decimal)
+        self._exact = _exact_kind(kind)(exact, format_checker=checker)
         try:
             self._second = jsonschema_rs.validator_for(schema, formats=known, validate_formats=True)
         except Exception:
@@ -262,12 +268,27 @@ class Oracles:
         """Each oracle's verdict."""
         try:
             value = json.loads(data)
-            verdicts = {"jsonschema": self._first.is_valid(value)}
-        except Exception as error:
-            return {f"jsonschema ({type(error).__name__})": False}
+        except ValueError as error:
+            return {f"json ({type(error).__name__})": False}
+        verdicts = {}
+        try:
+            verdicts["jsonschema"] = self._first.is_valid(value)
+        except OverflowError:  # it divides as floats; decimals are exact
+            verdicts["jsonschema"] = self._exact.is_valid(json.loads(data, parse_float=Decimal, parse_int=Decimal))
         if self._second is not None and is_finite(value):
             verdicts["jsonschema_rs"] = self._second.is_valid(value)
         return verdicts
+
+
+def _exact_kind(kind: Any) -> Any:
+    """``kind``, in which a decimal without a fraction is an integer."""
+    import jsonschema
+
+    def is_integer(_: Any, value: Any) -> bool:
+        whole = isinstance(value, Decimal) and value == value.to_integral_value()
+        return whole or (isinstance(value, int) and not isinstance(value, bool))
+
+    return jsonschema.validators.extend(kind, type_checker=kind.TYPE_CHECKER.redefine("integer", is_integer))
 
 
 def is_finite(value: Any) -> bool:

