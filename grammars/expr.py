@@ -79,6 +79,10 @@ class Expr:
         """Where this expression (followed by ``tail``) remembers: a stand-in without memory, see lifted.py."""
         return None
 
+    def jump(self, text: str) -> Expr | None:
+        """What is left after a text with which the loose stand-in surely goes on; None: derive by its bytes."""
+        return None
+
     def classes(self) -> Iterator[tuple[int, int]]:
         """Partition of the 256 bytes as pairs (a byte, the set it stands for)."""
         left = ALL_BYTES
@@ -229,6 +233,10 @@ class Seq(Expr):
 
     def loose(self, tail: Expr) -> Expr | None:
         return self.head.loose(seq(self.tail, tail))
+
+    def jump(self, text: str) -> Expr | None:
+        head = self.head.jump(text)
+        return None if head is None else seq(head, self.tail)
 
     def __repr__(self) -> str:
         return f"({self.head!r} {self.tail!r})"
