@@ -52,6 +52,11 @@ class Position:
         hold for this position too; ``UNSURE`` ones must be looked up here. None: there is nothing to forget."""
         return None
 
+    def jump(self, text: str) -> Position | None:
+        """The position after characters with which the loose twin surely goes on; None: not known without reading
+        them one by one."""
+        return None
+
     def clamped(self, limit: int) -> Position:
         """A position with the same answers for texts of at most ``limit`` bytes."""
         return self
@@ -111,6 +116,10 @@ class Lifted(Expr):
     def loose(self, tail: Expr) -> Expr | None:
         twin = self.position.loose()
         return None if twin is None or tail.outcomes else _loose(twin, self.encoding, tail)
+
+    def jump(self, text: str) -> Expr | None:
+        to = self.position.jump(text)
+        return None if to is None else lifted(to, self.encoding)
 
     def clamped(self, limit: int) -> Expr:
         return lifted(self.position.clamped(limit), self.encoding)

@@ -53,15 +53,29 @@ def _split(store: Store, expr: Expr, loose: Expr, trie: Trie, found: _Found) -> 
             found.end(outcome, where)
             continue
         for node in where.tolist():
-            path = trie.path(node)
-            known = len(path)
-            while path[:known] not in read:
-                known -= 1
-            at = read[path[:known]]
-            for i in range(known, len(path)):
-                at = read[path[: i + 1]] = at.derive(path[i])
+            at = _after(expr, trie.path(node), read)
             if at is not NEVER:
                 _look_below(store, at, node, trie, found)
+
+
+def _after(expr: Expr, path: bytes, read: dict[bytes, Expr]) -> Expr:
+    """``expr`` derived by ``path``, whose last character alone is unsure. ``read`` holds what was derived before."""
+    if b"\\" not in path:
+        last = len(path) - 1
+        while last > 0 and path[last] & 0xC0 == 0x80:
+            last -= 1
+        jumped = expr.jump(path[:last].decode())
+        if jumped is not None:
+            for byte in path[last:]:
+                jumped = jumped.derive(byte)
+            return jumped
+    known = len(path)
+    while path[:known] not in read:
+        known -= 1
+    at = read[path[:known]]
+    for i in range(known, len(path)):
+        at = read[path[: i + 1]] = at.derive(path[i])
+    return at
 
 
 def _look_below(store: Store, expr: Expr, node: int, trie: Trie, found: _Found) -> None:

@@ -30,13 +30,18 @@ from structgen.grammars.lifted import UNSURE, Position, lifted
 
 MAX_NAME, MAX_LABEL, PREFIX = 253, 63, "xn--"
 SURE_ROOM = 14
-"""With so many octets left, every beginning of an A-label can be completed: a letter, the delimiter, and two or three
-letters inserted mend whatever is wrong with the text before."""
+"""With so many octets left, every beginning of an A-label can be completed: a letter, the delimiter, and two letters
+inserted mend whatever is wrong with the text before."""
+USUAL_ROOM = 4
+"""Enough where its first four characters are as they should be: the delimiter, and one letter inserted."""
 
 _LOWER = CharSet.range("a", "z") | CharSet.range("0", "9")
 _UPPER = CharSet.range("A", "Z")
 _HYPHEN = CharSet.of("-")
 _LDH = _LOWER | _UPPER | _HYPHEN
+_ALIKE = (CharSet.range("0", "9"), _HYPHEN, CharSet.of("xX"), CharSet.of("nN"),
+          (_LOWER | _UPPER) - CharSet.range("0", "9") - CharSet.of("nNxX"))  # fmt: skip
+"""Characters of ASCII labels that count alike outside of A-labels."""
 _Moves = list[tuple[CharSet, Position | None]]
 
 
@@ -55,6 +60,7 @@ class Style(NamedTuple):
 
 
 HOSTNAME = Style(".", unicode=False, decodes=True)
+EMAIL = Style(".", unicode=False, decodes=False)
 IDN_HOSTNAME = Style(".\u3002\uff0e\uff61", unicode=True, decodes=True)
 IDN_EMAIL = Style(".", unicode=True, decodes=False)
 
@@ -128,11 +134,14 @@ class Host(Position):
 
     def loose(self) -> Position | None:
         if self.decodes:
-            return Loose(self.style, "a-label", max(self.room - len(self.text) - SURE_ROOM, 0))
+            return Loose(self.style, "a-label", max(self.room - len(self.text) - _needed(self), 0))
         return _loose(self) if self.style.unicode else None
 
+    def jump(self, text: str) -> Position:
+        return Host(self.style, self.used, self.bidi, self.broken, _kept(self.style, self.text + text))
+
     def clamped(self, limit: int) -> Position:
-        if self.used and self.room == MAX_LABEL and self.used + limit + 2 * MAX_LABEL < MAX_NAME:
+        if self.used and not self.style.unicode and self.used + len(self.text) + limit + MAX_LABEL + 1 < MAX_NAME:
             return Host(self.style, 0, self.bidi, self.broken, self.text)
         return self
 
@@ -209,7 +218,7 @@ def _alive(at: Host) -> bool:
     """Whether the label can still be completed."""
     style, text, room = at.style, at.text, at.room
     if at.decodes:
-        return len(text) <= room and (room - len(text) >= SURE_ROOM or at.ends or _completes(at))
+        return len(text) <= room and (room - len(text) >= _needed(at) or at.ends or _completes(at))
     if text.isascii():
         return _ascii_alive(at)
     if any("A" <= char <= "Z" for char in text):
@@ -261,10 +270,9 @@ def _moves(at: Host) -> Sequence[tuple[CharSet, Position | None]]:
             found.append((chars, None))
         return found
     joined: dict[Position, CharSet] = {}
-    for char in _LDH:
-        target = at.after(char)
-        if target is not None:
-            joined[target] = joined.get(target, EMPTY) | CharSet([(char, char)])
+    for chars in _ALIKE:
+        if (target := at.after(chars.ranges[0][0])) is not None:
+            joined[target] = joined.get(target, EMPTY) | chars
     return [*found, *((chars, target) for target, chars in joined.items())]
 
 
@@ -273,14 +281,22 @@ def _candidates(at: Host) -> CharSet:
     if at.decodes or any("A" <= char <= "Z" for char in at.text):
         return _LDH
     if not at.text:
-        return (_LOWER | _UPPER | idna.written(not at.broken, left_to_right=True)) - idna.marks()
+        return _written("start" if at.broken else "any start")
     if at.text.isascii():
-        return _LDH | idna.written(False, left_to_right=True)
+        return _written("ascii")
     if _octets(at.style, at.text) >= at.room and at.style.decodes:
         return EMPTY
-    if idna.examine(at.text, at.style.decodes).rtl:
+    return _written("rtl" if idna.examine(at.text, at.style.decodes).rtl else "ltr")
+
+
+@lru_cache(maxsize=8)
+def _written(where: str) -> CharSet:
+    if where == "rtl":
         return CharSet.range("0", "9") | _HYPHEN | idna.written(True, left_to_right=False)
-    return _LOWER | _HYPHEN | idna.written(False, left_to_right=True)
+    chars = idna.written(where == "any start", left_to_right=True)
+    if where in ("start", "any start"):
+        return (_LOWER | _UPPER | chars) - idna.marks()
+    return chars | (_LDH if where == "ascii" else _LOWER | _HYPHEN)
 
 
 # ------------------------------------------------------------------------------------------- loose positions
@@ -352,18 +368,35 @@ def _loose_moves(at: Loose) -> Sequence[tuple[CharSet, Position | None]]:
 # ------------------------------------------------------------------------------------------- completing A-labels
 
 
+def _needed(at: Host) -> int:
+    """With so many octets left an A-label can surely be completed."""
+    head = at.text[len(PREFIX) : len(PREFIX) + 4]
+    return SURE_ROOM if at.bidi or len(head) < 4 or head[0] == "-" or head[2:] == "--" else USUAL_ROOM
+
+
 @lru_cache(maxsize=65536)
 def _completes(at: Host) -> bool:
-    """Whether an A-label near its limit can be completed: every number that fits is tried, in order; where there are
-    too many, it is taken for possible."""
+    """Whether an A-label near its limit can be completed: with a delimiter, which makes what is there the ASCII
+    characters of the label, or by digits alone. Every number that fits is tried, in order; where there are too many,
+    it is taken for possible."""
     text, room = at.text[len(PREFIX) :], at.room - len(at.text)
-    if (run := punycode.run(text)) is not None and _search(at, run, room, 3):
-        return True
     for more in ("", "a"):
         basic = text + more
-        if basic and _search(at, punycode.Run(basic), room - len(more) - 1, 3):
+        if basic and _restarts(at.bidi, at.broken, _shape(basic), room - len(more) - 1):
             return True
-    return False
+    run = punycode.run(text)
+    return run is not None and _search(at, run, room, 3)
+
+
+def _shape(text: str) -> str:
+    """A text for which the same insertions make a label, as far as ASCII goes."""
+    alike = ["-" if char == "-" else "0" if char.isdigit() else "b" for char in text]
+    return "".join(alike[:4]) + "b" * len(alike[4:-1]) + "".join(alike[4:][-1:])
+
+
+@lru_cache(maxsize=65536)
+def _restarts(bidi: bool, broken: bool, basic: str, room: int) -> bool:
+    return _search(Host(IDN_HOSTNAME, 0, bidi, broken), punycode.Run(basic), room, 3)
 
 
 FUEL = 3000

@@ -23,7 +23,8 @@ _EXCEPTIONS = {  # RFC 5892, section 2.6
     0x200D: "context",
 }
 _LETTER_DIGITS = frozenset({"Ll", "Lu", "Lo", "Nd", "Lm", "Mn", "Mc"})
-_JAMO_AND_SYMBOLS = CharSet([(0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF), (0x20D0, 0x20FF), (0x1D100, 0x1D24F)])
+_JAMO_AND_SYMBOLS = CharSet([(0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF), (0x20D0, 0x20FF),
+                             (0x1D100, 0x1D24F)])  # fmt: skip
 _IDEOGRAPHS = CharSet([(0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x20000, 0x2A6DF), (0x2A700, 0x2EBEF),
                        (0x30000, 0x323AF)])  # fmt: skip
 """Blocks without compatibility characters: no need to normalise each."""

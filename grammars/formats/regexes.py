@@ -61,6 +61,7 @@ class Context(NamedTuple):
         return Context(self.nest, wanted=0 if self.complete else 1)
 
 
+_NOTHING = Context()
 _ENDING = frozenset({"none", "atom", "lazy", "zero", "number"})
 _Moves = list[tuple[CharSet, Position | None]]
 
@@ -76,7 +77,7 @@ class Pattern(Position):
 
     mode: str
     data: Any = None
-    context: Context = Context()
+    context: Context = _NOTHING
     forgetful: bool = False
 
     @property
@@ -105,7 +106,9 @@ class Pattern(Position):
 
     def _to(self, mode: str, data: Any = None, **changed: Any) -> Pattern:
         context = self.context._replace(**changed) if changed else self.context
-        return Pattern(mode, _forgotten(mode, data, self.forgetful) if self.forgetful else data, context, self.forgetful)
+        if self.forgetful:
+            data = _forgotten(mode, data, fresh=True)
+        return Pattern(mode, data, context, self.forgetful)
 
     # ------------------------------------------------------------------------------------- terms
 
@@ -423,11 +426,8 @@ class Pattern(Position):
                 (_ESCAPABLE | CharSet.of("-bfnrtv"), member),
                 (CharSet.of("cxu0"), UNSURE),
             ]
-        pending = place[0] == "end" and place[2] is not None
         found: _Moves = []
-        if place[0] == "end" and not pending or pending and place[2] < place[1]:
-            pass
-        else:
+        if place[0] == "member" or (place[2] is not None and place[2] >= place[1]):
             found.append((CharSet.of("dDsSwW"), self._to("set")))
             found.append((CharSet.of("pP"), self._to("property", (place, "binary gc", ""))))
         values = {**{ord(char): code for char, code in _CONTROLS.items()}, ord("b"): 8, ord("-"): ord("-")}
@@ -460,10 +460,10 @@ def _forgotten(mode: str, data: Any, fresh: bool = False) -> Any:
 
 @lru_cache(maxsize=4096)
 def _moves(at: Pattern) -> Sequence[tuple[CharSet, Position | None]]:
-    found: _Moves = {"class": at.class_}.get(at.mode) or getattr(at, at.mode.replace(" ", "_"))
+    found: _Moves = at.class_() if at.mode == "class" else getattr(at, at.mode.replace(" ", "_"))()
     joined: dict[Position, CharSet] = {}
     made: _Moves = []
-    for chars, to in found():  # type: ignore[operator]
+    for chars, to in found:
         if not chars:
             continue
         if to is None:
@@ -482,9 +482,9 @@ def _reaches(place: Any, value: int, most: int) -> bool:
     """Whether hexadecimal digits behind ``value`` can make a value that fits at ``place``."""
     if place is None or place[0] == "member":
         return True
-    _, low, lead = place
-    if lead is not None:
-        return bool(lead >= low)
+    low: int = place[1]
+    if place[2] is not None:
+        return bool(place[2] >= low)
     first, last = value, value
     while first <= most:
         if min(last, most) >= low:
