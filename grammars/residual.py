@@ -124,6 +124,7 @@ class Store:
         self.delta[DEAD] = DEAD
         self._by_expr: dict[Expr, State | None] = {NEVER: None}
         self._alive: dict[Expr, bool] = {}
+        self._alive_sets: deque[frozenset[Expr]] = deque(maxlen=16)
         self._afters: dict[tuple[Expr, Expr], frozenset[Expr]] = {}
         self._levels: dict[tuple[frozenset[Expr], Expr], frozenset[Expr]] = {}
 
@@ -183,8 +184,13 @@ class Store:
             alive = self._is_structure_alive(expr)
             self._alive[expr] = alive
             return alive
+        if isinstance(expr, And):  # fewer conditions than one that is alive
+            conditions = frozenset(expr.items)
+            if any(conditions <= alive for alive in self._alive_sets):
+                self._alive[expr] = True
+                return True
         parent: dict[Expr, Expr | None] = {expr: None}
-        near, small = deque([expr]), [(0, 0, expr)]
+        near, small, limit = deque([expr]), [(0, 0, expr)], fuel
         done: set[Expr] = set()
         turn = 0
         while len(done) < len(parent):
@@ -196,18 +202,18 @@ class Store:
                 continue
             done.add(at)
             found = bool(at.outcomes) or self._alive.get(at, False)
-            if not found and isinstance(at, And):
+            if not found and isinstance(at, And) and (fuel < limit // 2 or _demands(at)):
                 counted = self._is_count_alive(at)
                 if counted is not None:
                     self._alive[at] = found = counted
                     if not counted:
                         continue
-            for byte, _ in () if found else at.classes():
+            for byte, _ in () if found else sorted(at.classes(), key=_rarity):
                 fuel -= 1
                 left = at.derive(byte)
                 if left in parent or left is NEVER or self._alive.get(left) is False:
                     continue
-                if not left.boolean:
+                if not left.boolean or self._alive.get(left):
                     found = True
                     break
                 parent[left] = at
@@ -218,6 +224,8 @@ class Store:
                 while step is not None:
                     self._alive[step] = True
                     step = parent[step]
+                if isinstance(expr, And):
+                    self._alive_sets.append(frozenset(expr.items))
                 return True
             if fuel < 0:
                 raise GrammarTooComplex(
@@ -313,6 +321,17 @@ class Store:
         if isinstance(expr, Rep):
             return bool(expr.outcomes) or self._is_alive(expr.body)
         return self._is_alive(expr.body)
+
+
+def _demands(expr: And) -> bool:
+    """Whether a counter demands so much that a search would be long."""
+    return any(isinstance(item, Rep) and item.lo > 16 for item in expr.items)
+
+
+def _rarity(byte_class: tuple[int, int]) -> int:
+    """Order of a search: plain characters last, where it goes on first; escapes lead only where they do."""
+    byte = byte_class[0]
+    return 0 if byte == 0x5C else 1 if byte >= 0x80 or byte < 0x20 else 2
 
 
 def _open_conditions(expr: Expr) -> int:
