@@ -169,8 +169,7 @@ def walk(
             tally.dead.append({**what, "after": step, "text": shown(data)})
             return
         if step < STEPS:
-            allowed = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
-            token = choose(allowed, ends, rng, adversarial)
+            token = choose(np.unpackbits(row.view(np.uint8), bitorder="little").view(bool), rng, adversarial)
         else:
             if step == STEPS:
                 steering = Steering(matcher)
@@ -208,16 +207,19 @@ def walk(
         tally.doubtful.append({**what, "text": data.decode("utf-8", "replace")[:4000], "verdicts": verdicts})
 
 
-def choose(allowed: Any, ends: set[int], rng: random.Random, adversarial: bool) -> int:
+def choose(mask: Any, rng: random.Random, adversarial: bool) -> int:
     """A legal token; an end only where nothing else is legal, or one time in ten."""
-    others = allowed[~np.isin(allowed, list(ends))]
-    if not len(others) or (len(others) < len(allowed) and rng.random() < 0.1):
-        return int(allowed[np.isin(allowed, list(ends))][0])
-    if adversarial:
-        openers = others[_openers[others]]
-        if len(openers) and rng.random() < 0.8:
-            others = openers
-    return int(others[rng.randrange(len(others))])
+    ends = [token for token in _vocabulary.eos_token_ids if mask[token]]
+    mask[list(_vocabulary.eos_token_ids)] = False
+    size = len(_openers)
+    legal = int(np.count_nonzero(mask[:size]))
+    if not legal or (ends and rng.random() < 0.1):
+        return ends[0]
+    if adversarial and rng.random() < 0.8:
+        openers = np.flatnonzero(mask[:size] & _openers)
+        if len(openers):
+            return int(openers[rng.randrange(len(openers))])
+    return int(np.flatnonzero(mask[:size])[rng.randrange(legal)])
 
 
 def shown(data: bytes) -> str:

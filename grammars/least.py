@@ -49,6 +49,7 @@ Ends = dict[int, int]
 _ends: WeakKeyDictionary[Expr, Ends] = WeakKeyDictionary()
 _steps: WeakKeyDictionary[Expr, dict[int, tuple[bytes, Expr]]] = WeakKeyDictionary()
 """Searched expressions: outcome -> the first bytes of the shortest string, and what they lead to."""
+_deferred: WeakKeyDictionary[Expr, bool] = WeakKeyDictionary()
 _bounds: WeakKeyDictionary[Expr, int] = WeakKeyDictionary()
 _serial = count()
 
@@ -107,11 +108,24 @@ def _any(parts: Sequence[Expr], more: int) -> Ends:
 
 
 def _is_deferred(expr: Expr) -> bool:
-    while isinstance(expr, Seq):
-        if isinstance(expr.head, Deferred):
-            return True
-        expr = expr.tail
-    return isinstance(expr, Deferred)
+    """Every string goes through a deferred part."""
+    found = _deferred.get(expr)
+    if found is None:
+        found = False
+        if isinstance(expr, Seq):
+            at: Expr = expr
+            while isinstance(at, Seq) and not found:
+                found = _is_deferred(at.head)
+                at = at.tail
+            found = found or _is_deferred(at)
+        elif isinstance(expr, Alt):
+            found = all(map(_is_deferred, expr.items))
+        elif isinstance(expr, Switch):
+            found = all(_is_deferred(rest) for _, _, rest in expr.cases)
+        elif isinstance(expr, Deferred):
+            found = True
+        _deferred[expr] = found
+    return found
 
 
 def _sequence(expr: Seq) -> Ends:
