@@ -112,12 +112,13 @@ def _load_estimates() -> None:
 
 class _Edge(NamedTuple):
     """The end of a terminal, waiting to be followed. Where the text of the terminal matters, ``words`` gives further
-    strings that end so, none shorter than ``data``."""
+    strings that end so, none shorter than ``data``, after ``tries``."""
 
     thread: Thread
     outcome: int
-    words: Iterator[bytes] | None
-    data: bytes | None
+    words: Iterator[bytes] | None = None
+    data: bytes | None = None
+    tries: int = 0
 
 
 def search(threads: Sequence[Thread], fuel: int = FUEL, more_fuel: int = MORE_FUEL) -> Found:
@@ -196,10 +197,10 @@ class _Search:
         base = below(cell)
         for outcome, length in promising(cell.frame, lengths).items():
             rest = length + estimate(cell.frame, outcome) + base
-            self._push(cost, rest, _Edge(thread, outcome, None, None), cell.depth)
+            self._push(cost, rest, _Edge(thread, outcome), cell.depth)
 
     def _follow(self, edge: _Edge, cost: int) -> None:
-        thread, outcome, words, data = edge
+        thread, outcome, words, data, tries = edge
         residual, cell = thread
         if isinstance(residual, State):
             length = least.ends(residual.expr)[outcome]
@@ -223,7 +224,7 @@ class _Search:
         if len(data) > written >= 0:
             self._wait(edge._replace(words=_again(data, words), data=data), cost)
             return
-        self._wait(edge._replace(words=words, data=data), cost)
+        self._wait(edge._replace(words=words, data=data, tries=tries + 1), cost)
         found: dict[Thread, None] = {}
         for after in m.ended(Thread(_finished(residual, data, outcome), cell)):
             m.settle(after, found)
@@ -234,6 +235,8 @@ class _Search:
         """Follow the edge later, when a string as long as its ``data`` is due."""
         cell = edge.thread.cell
         rest = len(edge.data or b"") + estimate(cell.frame, edge.outcome) + below(cell)
+        if self.weight > 1:
+            rest += edge.tries  # in a hurry, what has failed often is left for something else
         self._push(cost, rest, edge, cell.depth)
 
     def _trace(self, thread: Thread, exact: bool) -> Way:

@@ -164,7 +164,8 @@ def _object(frame: ObjectFrame, outcome: int | None) -> int:
             own = min(map(value, nodes), default=1)
         return marks.colon + own + _rest(frame, seen, frame.total + 1, True)
     if stage == objects.FRESH:
-        return marks.colon + 1 + _rest(frame, frame.seen, frame.total + 1, True)
+        fresh = plan.cases[frame.alive.bit_length() - 1].fresh
+        return marks.colon + value(fresh.node(outcome)) + _rest(frame, frame.seen, frame.total + 1, True)
     rest = _rest(frame, frame.seen, frame.total, True)
     inner = frame.value
     return rest if outcome == SCALAR or not isinstance(inner, Node) else inside(inner, outcome) + rest
