@@ -124,8 +124,34 @@ def _contents(schema: Any) -> Any:
     return schema
 
 
+_PLAIN = frozenset((str, int, float, bool, Decimal, type(None)))
+
+
+def _is_plain(schema: Any, fuel: int = 2_000_000) -> bool:
+    """Whether it is quickly seen that ``schema`` is JSON."""
+    stack = [schema]
+    while stack:
+        at = stack.pop()
+        kind = type(at)
+        if kind is dict:
+            for key in at:
+                if type(key) is not str:
+                    return False
+            stack.extend(at.values())
+        elif kind is list:
+            stack.extend(at)
+        elif kind not in _PLAIN:
+            return False
+        fuel -= 1
+        if not fuel:
+            return False
+    return True
+
+
 def _check_json(schema: Any) -> None:
     """Raise GrammarError for what JSON cannot hold: keys that are no text, values of other types, circles."""
+    if _is_plain(schema):
+        return
     stack: list[tuple[Any, str, bool]] = [(schema, "#", False)]
     above: set[int] = set()
     while stack:

@@ -183,7 +183,10 @@ class Node:
     def satisfiable(self) -> bool:
         """Whether any value satisfies the node (a least fixpoint over required members)."""
         if self._sat is None:
-            _decide(self)
+            if len(self.places) == 1 and _plainly_satisfiable(self.places[0].rules):
+                self._sat = True
+            else:
+                _decide(self)
         assert self._sat is not None
         return self._sat
 
@@ -358,6 +361,18 @@ def explore(root: Node) -> None:
                 queue.append(each)
         if len(seen) > MAX_NODES:
             raise GrammarTooComplex(f"the schema's keywords combine into more than {MAX_NODES} subschemas")
+
+
+_HARMLESS = {
+    *("place", "enforced", "annotations", "unsupported", "gated", "outline", "groups", "decisive", "contained"),
+    *("properties", "pattern_properties", "additional", "names", "max_properties", "prefix", "items", "max_items"),
+    *("unique", "max_length", "types"),
+}
+
+
+def _plainly_satisfiable(rules: Rules) -> bool:
+    """Whether it is in plain sight that a smallest value of each type is allowed: ``{}``, ``[]``, ``""``, 0, ..."""
+    return bool(rules.types) and not rules.gated and set(vars(rules)) <= _HARMLESS
 
 
 def _is_satisfiable(node: Node) -> bool:
