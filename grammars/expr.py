@@ -27,6 +27,8 @@ ALL_BYTES = (1 << 256) - 1
 MAX_ALTERNATIVES = 4096
 UNSURE_OUTCOME = -1
 """Outcome of loose expressions (lifted.py) where only the exact one knows how to go on."""
+LAST_OUTCOME = -2
+"""Outcome of a terminal after which the text ends: no suffixes of tokens are collected behind it."""
 
 _interned: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
 _uids = count()
@@ -55,7 +57,7 @@ class Expr:
     def next_bytes(self, outcome: int) -> int:
         """Bit set of the bytes that may come after a terminal that ends here with ``outcome``, where the outcome
         itself limits them. What follows must enforce it too; this only keeps suffix tries small."""
-        return ALL_BYTES
+        return 0 if outcome == LAST_OUTCOME else ALL_BYTES
 
     def derive(self, byte: int) -> Expr:
         """The derivative by ``byte``; ``NEVER`` when nothing follows."""
@@ -81,6 +83,10 @@ class Expr:
 
     def jump(self, text: str) -> Expr | None:
         """What is left after a text with which the loose stand-in surely goes on; None: derive by its bytes."""
+        return None
+
+    def sift(self, codes: Any, offsets: Any) -> Any:
+        """Which of the texts with which the loose stand-in goes on may really come next (see lifted.py)."""
         return None
 
     def classes(self) -> Iterator[tuple[int, int]]:
@@ -238,6 +244,9 @@ class Seq(Expr):
         head = self.head.jump(text)
         return None if head is None else seq(head, self.tail)
 
+    def sift(self, codes: Any, offsets: Any) -> Any:
+        return self.head.sift(codes, offsets)
+
     def __repr__(self) -> str:
         return f"({self.head!r} {self.tail!r})"
 
@@ -293,13 +302,28 @@ class Rep(Expr):
         return f"{self.body!r}{{{self.lo},{'' if self.hi is None else self.hi}}}"
 
 
+MAX_DERIVED = 1 << 17
+_derivatives: dict[tuple[Expr, int], Expr] = {}
+
+
+def _derived(expr: Expr, byte: int) -> Expr:
+    """``expr.derive(byte)``, remembered for a while: the states of an intersection are many, those of its parts few."""
+    key = (expr, byte)
+    found = _derivatives.get(key)
+    if found is None:
+        if len(_derivatives) > MAX_DERIVED:
+            _derivatives.clear()
+        found = _derivatives[key] = expr.derive(byte)
+    return found
+
+
 class And(Expr):
     __slots__ = ("items",)
     fields = ("items",)
     items: tuple[Expr, ...]
 
     def derive(self, byte: int) -> Expr:
-        return both(*[item.derive(byte) for item in self.items])
+        return both(*[_derived(item, byte) for item in self.items])
 
     def byte_class(self, byte: int) -> int:
         mask = ALL_BYTES
@@ -516,31 +540,107 @@ def alt(*items: Expr) -> Expr:
     return made
 
 
+_Spans = tuple[tuple[int, float], ...]
+COUNTERS_SEEN = 6
+"""Parts from the front in which counters of alternatives are compared."""
+MAX_COMPARED = 128
+
+
 def _join_counters(items: set[Expr]) -> set[Expr]:
-    """x{2,4}y | x{3,9}y  ->  x{2,9}y: without this, counters inside alternatives multiply."""
-    groups: dict[tuple[Expr, Expr], list[tuple[int, int | None]]] = {}
+    """x{2,4}y | x{3,9}y  ->  x{2,9}y, and x{1,4}y{0,9} | x{2,3}y{0,8}  ->  x{1,4}y{0,9}: without this, counters
+    inside alternatives multiply."""
+    groups: dict[tuple[Expr, ...], dict[_Spans, Expr]] = {}
     for item in items:
-        head, tail = (item.head, item.tail) if isinstance(item, Seq) else (item, EPSILON)
-        if isinstance(head, Rep):
-            groups.setdefault((head.body, tail), []).append((head.lo, head.hi))
-    if not any(len(spans) > 1 for spans in groups.values()):
-        return items
-    kept = set(items)
-    for (body, tail), spans in groups.items():
-        if len(spans) < 2:
+        if isinstance(item, (Seq, Rep)):
+            key, spans = _counters(item)
+            if spans:
+                groups.setdefault(key, {})[spans] = item
+    kept: set[Expr] | None = None
+    for key, group in groups.items():
+        if len(group) < 2:
             continue
-        for lo, hi in spans:
-            kept.discard(_pair(rep(body, lo, hi), tail))
-        spans.sort(key=lambda span: span[0])
-        joined = [spans[0]]
-        for lo, hi in spans[1:]:
-            last_lo, last_hi = joined[-1]
-            if last_hi is None or lo <= last_hi + 1:
-                joined[-1] = (last_lo, None if last_hi is None or hi is None else max(last_hi, hi))
-            else:
-                joined.append((lo, hi))
-        kept.update(_pair(rep(body, lo, hi), tail) for lo, hi in joined)
+        joined = _joined(sorted(group))
+        if len(joined) < len(group):
+            kept = set(items) if kept is None else kept
+            kept.difference_update(group.values())
+            kept.update(group[spans] if spans in group else _counted(key, spans) for spans in joined)
+    return items if kept is None else kept
+
+
+def _counters(item: Expr) -> tuple[tuple[Expr, ...], _Spans]:
+    """The sequence without the bounds of its first repeats (each is told from its body by NEVER before it), and those
+    bounds."""
+    key: list[Expr] = []
+    spans: list[tuple[int, float]] = []
+    at = item
+    for _ in range(COUNTERS_SEEN):
+        head = at.head if isinstance(at, Seq) else at
+        if isinstance(head, Rep):
+            key += [NEVER, head.body]
+            spans.append((head.lo, float("inf") if head.hi is None else head.hi))
+        else:
+            key.append(head)
+        if not isinstance(at, Seq):
+            return tuple(key), tuple(spans)
+        at = at.tail
+    return (*key, at), tuple(spans)
+
+
+def _counted(key: tuple[Expr, ...], spans: _Spans) -> Expr:
+    """The sequence that ``_counters`` took apart."""
+    parts: list[Expr] = []
+    bounds = iter(spans)
+    left = iter(key)
+    for part in left:
+        if part is NEVER:
+            lo, hi = next(bounds)
+            parts.append(rep(next(left), lo, None if hi == float("inf") else int(hi)))
+        else:
+            parts.append(part)
+    return seq(*parts)
+
+
+def _joined(group: list[_Spans]) -> list[_Spans]:
+    """The same union of products of ranges, with fewer members."""
+    if len(group[0]) == 1 or len(group) > MAX_COMPARED:
+        return _joined_neighbours(group)
+    kept: list[_Spans] = []
+    for spans in group:
+        at = 0
+        while at < len(kept):
+            union = _union(kept[at], spans)
+            if union is None:
+                at += 1
+            else:  # a wider one may join with others
+                spans = union
+                del kept[at]
+                at = 0
+        kept.append(spans)
     return kept
+
+
+def _joined_neighbours(group: list[_Spans]) -> list[_Spans]:
+    kept = [group[0]]
+    for spans in group[1:]:
+        union = _union(kept[-1], spans)
+        if union is None:
+            kept.append(spans)
+        else:
+            kept[-1] = union
+    return kept
+
+
+def _union(a: _Spans, b: _Spans) -> _Spans | None:
+    """The union of two products of ranges where it is one: one holds the other, or they differ in one range."""
+    apart = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]
+    if len(apart) == 1:
+        (a_lo, a_hi), (b_lo, b_hi) = a[apart[0]], b[apart[0]]
+        if b_lo > a_hi + 1 or a_lo > b_hi + 1:
+            return None
+        return (*a[: apart[0]], (min(a_lo, b_lo), max(a_hi, b_hi)), *a[apart[0] + 1 :])
+    if all(a[i][0] <= b[i][0] and a[i][1] >= b[i][1] for i in apart):
+        return a
+    return b if all(b[i][0] <= a[i][0] and b[i][1] >= a[i][1] for i in apart) else None
 
 
 def rep(body: Expr, lo: int = 0, hi: int | None = None) -> Expr:
@@ -555,6 +655,11 @@ def rep(body: Expr, lo: int = 0, hi: int | None = None) -> Expr:
         lo = 0
     if lo == 1 and hi == 1:
         return body
+    if isinstance(body, Rep):  # x{a,b}{lo,hi} is x{a*lo,b*hi} where the ranges of b - a for each turn leave no gap
+        gap = body.lo - 1 - (0 if lo == 0 else float("inf") if body.hi is None else lo * (body.hi - body.lo))
+        if lo == hi or gap <= 0:
+            most = None if hi is None or body.hi is None else body.hi * hi
+            return rep(body.body, body.lo * lo, most)
     made: Expr = _intern(Rep, (body, lo, hi), body.boolean, (0,) if lo == 0 else ())
     return made
 

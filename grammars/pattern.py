@@ -201,38 +201,32 @@ def look(body: Node, behind: bool, negated: bool) -> Node:
 
 def has(node: Node, kinds: type[Node] | tuple[type[Node], ...]) -> bool:
     """Whether a node of these kinds occurs in ``node``, outside of lookaround bodies."""
-    queue, seen = [node], {id(node)}
+    queue, seen = [node], set()
     while queue:
         at = queue.pop()
         if isinstance(at, kinds):
             return True
-        for part in () if isinstance(at, Look) else children(at):
-            if id(part) not in seen:
-                seen.add(id(part))
-                queue.append(part)
+        if isinstance(at, (Chars, Look)) or id(at) in seen:
+            continue
+        seen.add(id(at))
+        queue += children(at)
     return False
 
 
 def depth(node: Node) -> int:
     """How deep the tree is; a leaf has depth 1."""
-    found: dict[int, int] = {}
-    queue = [node]
-    while queue:
-        at = queue[-1]
-        left = [part for part in children(at) if id(part) not in found]
-        if left:
-            queue += left
-            continue
-        queue.pop()
-        found[id(at)] = 1 + max((found[id(part)] for part in children(at)), default=0)
-    return found[id(node)]
+    level, deep = {id(node): node}, 0
+    while level:
+        deep += 1
+        level = {id(part): part for at in level.values() if not isinstance(at, Chars) for part in children(at)}
+    return deep
 
 
 def single(node: Node) -> str:
     """The only character that ``node`` matches, or ""."""
-    if isinstance(node, Chars) and len(node.chars) == 1:
-        code = node.chars.ranges[0][0]
-        return "" if 0xD800 <= code <= 0xDFFF else chr(code)
+    if isinstance(node, Chars) and len(node.chars.ranges) == 1:
+        code, last = node.chars.ranges[0]
+        return "" if code < last or 0xD800 <= code <= 0xDFFF else chr(code)
     return ""
 
 
@@ -241,8 +235,13 @@ def literal_text(node: Node) -> str | None:
     if isinstance(node, Empty):
         return ""
     items = node.items if isinstance(node, Concat) else (node,)
-    chars = [single(item) for item in items]
-    return "".join(chars) if all(chars) else None
+    text = ""
+    for item in items:
+        char = single(item)
+        if not char:
+            return None
+        text += char
+    return text
 
 
 def may_be_empty(node: Node) -> bool:

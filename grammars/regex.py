@@ -24,7 +24,7 @@ from structgen.grammars.anchors import resolve
 from structgen.grammars.charset import ANY, NEWLINE, CharSet
 from structgen.grammars.ecma import boundary
 from structgen.grammars.encoding import UTF8, Encoding
-from structgen.grammars.expr import EPSILON, NEVER, Alt, Expr, alt, rep, seq
+from structgen.grammars.expr import ALL, EPSILON, LAST_OUTCOME, NEVER, Alt, Expr, alt, out, rep, seq
 from structgen.grammars.machine import Terminal
 from structgen.grammars.pattern import (
     ANY_TEXT,
@@ -78,7 +78,8 @@ def parse(pattern: str, flags: int = 0, *, dialect: Dialect = "python", ordered:
         pattern: the regular expression.
         flags: ``re.I | re.S | re.M | re.X | re.A`` in the Python dialect; inline flags are read too.
         dialect: ``"python"`` (the ``re`` module) or ``"ecma"`` (ECMA-262, as JSON Schema's ``pattern``).
-        ordered: keep the order of alternatives, which lexers need; False accepts more backreferences.
+        ordered: for lexers, which need the order of alternatives, and join patterns, so that groups are used by name
+            only; False accepts more backreferences.
 
     Raises:
         GrammarError: the pattern is broken; ``column`` says where.
@@ -113,10 +114,19 @@ def _python(pattern: str, flags: int, ordered: bool) -> Node:
         node = reader.sequence(tree, _with_type(tree.state.flags))
     except re.error as error:
         line, column = _place(pattern, origin[min(error.pos or 0, len(text))])
-        raise GrammarError(f"broken regex {_short(pattern)}: {error.msg}", line=line, column=column) from None
+        says = error.msg if not {*map(ord, error.msg)} & sets.keys() else "a property cannot be the bound of a range"
+        raise GrammarError(f"broken regex {_short(pattern)}: {says}", line=line, column=column) from None
     except OverflowError as error:
         raise GrammarTooComplex(f"regex {_short(pattern)}: {error}", line=1, column=1) from None
+    if not reader.captures and not reader.atomic:
+        return node
     names = {number: name for name, number in tree.state.groupdict.items()}
+    if ordered and (numbered := _found(pattern, r"\\[1-9]|\(\?\([0-9]")):
+        line, column = _place(pattern, numbered[0])
+        raise UnsupportedGrammar(
+            f"regex {_short(pattern)}: a backreference by number counts the groups of all patterns of a lexer; give "
+            "the group a name: (?P<name>...) and (?P=name)", line=line, column=column,
+        )
     groups = dict(enumerate(_found(pattern, r"\((?:\?P<|(?!\?))"), 1))
     uses = {}
     for number in range(1, tree.state.groups):
@@ -209,13 +219,17 @@ class _Reader:
     def __init__(self, pattern: str, sets: dict[int, _Property]) -> None:
         self.pattern = pattern
         self.sets = sets
+        self.captures = bool(re.search(r"\\[1-9]|\(\?P=|\(\?\(", pattern))
+        self.atomic = False
+        self.literals: dict[tuple[int, int], Chars] = {}
 
     def sequence(self, tree: Any, flags: int) -> Node:
         return concat([self.item(op, argument, flags) for op, argument in tree])
 
     def item(self, op: Any, argument: Any, flags: int) -> Node:
         if op is sre.LITERAL:
-            return Chars(self._literal(argument, flags))
+            key = (argument, flags)
+            return self.literals.get(key) or self.literals.setdefault(key, Chars(self._literal(argument, flags)))
         if op is sre.NOT_LITERAL:
             return Chars(~self._literal(argument, flags))
         if op is sre.ANY:
@@ -229,13 +243,14 @@ class _Reader:
             if add & _TYPE_FLAGS:
                 flags &= ~_TYPE_FLAGS
             inner = self.sequence(body, (flags | add) & ~remove)
-            return inner if index is None else Group(index, inner)
+            return inner if index is None or not self.captures else Group(index, inner)
         if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
             return self._repeat(argument, flags, op is sre.MIN_REPEAT)
         if op is getattr(sre, "POSSESSIVE_REPEAT", None):
-            lo, hi, body = argument
-            return Atomic(self._repeat((lo, hi, body), flags, False, atomic_turns=True))
+            self.atomic = True
+            return Atomic(self._repeat(argument, flags, False, atomic_turns=True))
         if op is getattr(sre, "ATOMIC_GROUP", None):
+            self.atomic = True
             return Atomic(self.sequence(argument, flags))
         if op is sre.GROUPREF:
             fold: Fold = "" if not flags & re.IGNORECASE else "python_ascii" if flags & re.ASCII else "python"
@@ -387,8 +402,33 @@ class _Lowering:
                 return rep(body, node.lo, node.hi)
             return lookaround.Turns(body, node.lo, node.hi)
         assert isinstance(node, Look)
-        body = self.term(node.body)
-        return lookaround.behind(body, node.negated) if node.behind else lookaround.Ahead(body, node.negated)
+        if node.behind:
+            return lookaround.behind(self.term(node.body), node.negated)
+        return lookaround.Ahead(self._rest(node.body), node.negated)
+
+    def _rest(self, node: Node) -> lookaround.Term:
+        """A lookahead's body, up to the end of the text. Any text at its end becomes any bytes: the rest of the
+        pattern reads the same, and a lookahead that is settled is then seen to be."""
+        if node == ANY_TEXT:
+            return ALL
+        if isinstance(node, Alternate):
+            return _either([self._rest(item) for item in node.items])
+        if isinstance(node, Look) and not node.behind:  # nothing follows
+            body = self._rest(node.body)
+            if isinstance(body, Expr):
+                return EPSILON if body.nullable is not node.negated else NEVER
+        if not isinstance(node, Concat):
+            return self.term(node)
+        items, end = node.items[:-1], node.items[-1]
+        ahead = items[-1]
+        if end == ANY_TEXT and isinstance(ahead, Look) and not ahead.behind and not ahead.negated:
+            items, end = items[:-1], ahead.body  # it says itself what follows
+        if not items:
+            return self._rest(end)
+        first, last = self.term(concat(items)), self._rest(end)
+        if isinstance(first, Expr) and isinstance(last, Expr):
+            return ALL if first.nullable and last is ALL else seq(first, last)
+        return lookaround.Sequence((first, last))
 
     def _concat(self, node: Concat) -> lookaround.Term:
         text = literal_text(node)
@@ -416,17 +456,22 @@ class _Lowering:
         items: list[Node] = list(node.items)
         found: list[lookaround.Term] = []
         if len(items) >= WORDS_FROM:
-            texts = {text: 0 for item in items if (text := literal_text(item)) is not None}
-            if len(texts) >= WORDS_FROM:
-                found.append(self.encoding.words(texts))
-                items = [item for item in items if literal_text(item) is None]
+            texts = [literal_text(item) for item in items]
+            words = {text: 0 for text in texts if text is not None}
+            if len(words) >= WORDS_FROM:
+                found.append(self.encoding.words(words))
+                items = [item for item, text in zip(items, texts, strict=True) if text is None]
             items = _factored(items)
         found += [self.term(item) for item in items]
-        plain = [term for term in found if isinstance(term, Expr)]
-        if len(plain) == len(found):
-            return alt(*plain)
-        others = [term for term in found if not isinstance(term, Expr)]
-        return lookaround.Choice((*others, alt(*plain)) if plain else tuple(others))
+        return _either(found)
+
+
+def _either(terms: Sequence[lookaround.Term]) -> lookaround.Term:
+    plain = [term for term in terms if isinstance(term, Expr)]
+    if len(plain) == len(terms):
+        return alt(*plain)
+    others = [term for term in terms if not isinstance(term, Expr)]
+    return lookaround.Choice((*others, alt(*plain)) if plain else tuple(others))
 
 
 def _join(parts: Sequence[Expr]) -> Expr:
@@ -468,7 +513,7 @@ def machine(pattern: str, flags: int = 0) -> Terminal:
     Raises:
         GrammarError: see ``parse`` and ``lower``; UnsatisfiableGrammar when nothing matches.
     """
-    found = state(lower(parse(pattern, flags, ordered=False)))
+    found = state(seq(lower(parse(pattern, flags, ordered=False)), out(LAST_OUTCOME)))
     if found is None:
         raise UnsatisfiableGrammar(f"nothing matches the regex {_short(pattern)}", line=1, column=1)
     return Terminal(found)
