@@ -34,6 +34,7 @@ from structgen.grammars.distance import Steering
 
 HERE = Path(__file__).resolve().parent
 STEPS = 150
+SLOW_S = 1.0  # a mask that takes longer is listed
 MAX_STEERED = 20_000  # tokens of the way to the end
 OPENERS = b'{["\\0123456789 \n\t'
 
@@ -53,6 +54,7 @@ class Tally:
     errors: list[dict[str, Any]] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
     searches: list[float] = field(default_factory=list)
+    slow: list[dict[str, Any]] = field(default_factory=list)
     undecided: int = 0
 
     def add(self, other: Tally) -> None:
@@ -165,6 +167,8 @@ def walk(
         started = time.perf_counter()
         matcher.fill_bitmask(row)
         elapsed = time.perf_counter() - started
+        if elapsed > SLOW_S:
+            tally.slow.append({**what, "after": step, "mask_s": round(elapsed, 2), "text": shown(data)})
         if not row.any():
             tally.dead.append({**what, "after": step, "text": shown(data)})
             return
@@ -321,7 +325,7 @@ def formats_of(schema: Any) -> set[str]:
 
 def show(done: int, of: int, total: Tally, last: Tally) -> None:
     """A progress bar, and what went wrong in the last schema."""
-    for each in (*last.wrong, *last.doubtful, *last.dead, *last.errors):
+    for each in (*last.wrong, *last.doubtful, *last.dead, *last.errors, *last.slow):
         print(f"\n{json.dumps(each)[:600]}", file=sys.stderr)
     bad = len(total.wrong) + len(total.dead) + len(total.errors)
     bar = "#" * (30 * done // of)
@@ -348,6 +352,7 @@ def summary(total: Tally, args: argparse.Namespace, seconds: float) -> dict[str,
         "doubtful": total.doubtful,
         "dead_ends": total.dead,
         "errors": total.errors,
+        "slow_masks": total.slow,
         "undecided": total.undecided,
         "step_us": quantiles(total.steps),
         "completion_us": quantiles(total.searches),
@@ -373,11 +378,12 @@ def table(report: dict[str, Any]) -> str:
             ("oracles differ", len(report["doubtful"])),
             ("dead ends", len(report["dead_ends"])),
             ("errors", len(report["errors"])),
+            (f"masks over {SLOW_S:g} s", len(report["slow_masks"])),
             ("mask and accept, us", report["step_us"]),
             ("shortest completion, us", report["completion_us"]),
         )
     ]
-    for kind in ("wrong", "doubtful", "dead_ends", "errors"):
+    for kind in ("wrong", "doubtful", "dead_ends", "errors", "slow_masks"):
         names = Counter(each["schema"] for each in report[kind])
         lines += [f"  {kind}: {name} ({n})" for name, n in names.most_common(40)]
     return "\n".join(lines)
