@@ -35,7 +35,7 @@ def schema_of(target: Any, *, closed: bool = False) -> Schema:
         target: the type, or a function: then the schema is an object of its arguments.
         closed: the schema for writing values, not for judging texts; ``structgen.generate`` uses it. Second
             spellings are left out: keys that a model ignores (``extra="ignore"``), ``Decimal`` as a string. A set
-            may name an element twice, where that does not change how the type takes it.
+            of arrays or objects may name an element twice, where that does not change how the type takes it.
 
     Raises:
         GrammarError: the type cannot be described.

@@ -55,12 +55,12 @@ def _scaled(number: Schema, whole: int | None, places: int) -> Schema:
         step = Decimal(1).scaleb(-places)
         made["allOf"] = [{"multipleOf": float(step) if places else 1}]
     if whole is not None:
-        _bound(made, "exclusiveMinimum", "minimum", -(10**whole), max)
-        _bound(made, "exclusiveMaximum", "maximum", 10**whole, min)
+        add_bound(made, "exclusiveMinimum", "minimum", -(10**whole), max)
+        add_bound(made, "exclusiveMaximum", "maximum", 10**whole, min)
     return made
 
 
-def _bound(number: Schema, keyword: str, other: str, value: int, tighter: Callable[..., Any]) -> None:
+def add_bound(number: Schema, keyword: str, other: str, value: int, tighter: Callable[..., Any]) -> None:
     known = number.get(keyword, number.get(other))
     if known is None or (tighter(known, value) == value and known != value):
         number.pop(other, None)

@@ -18,7 +18,7 @@ from structgen.errors import UnsupportedGrammar
 from structgen.grammars.pytypes import texts
 from structgen.grammars.pytypes.bounds import plain_number
 from structgen.grammars.pytypes.fields import ALSO
-from structgen.grammars.pytypes.generator import DECIMAL, SHOWN, TAGS, TEXT
+from structgen.grammars.pytypes.generator import DECIMAL, SET, SHOWN, TAGS, TEXT
 
 Schema = dict[str, Any]
 Purpose = Literal["judge", "write", "show"]
@@ -82,6 +82,9 @@ class _Walk:
         if "format" in node:
             node = _formatted(node, self.purpose)
         node.pop(TEXT, None)
+        if node.pop(SET, False) and self.closed and node.get("minItems", 0) <= 1 and not self.scalar(node["items"]):
+            # An array or object that is one item already shows only at its end, too late to write another.
+            node.pop("uniqueItems", None)
         also = node.pop(ALSO, ())
         if self.purpose == "show":
             for keyword, most in (("minimum", -sys.float_info.max), ("maximum", sys.float_info.max)):
@@ -98,6 +101,19 @@ class _Walk:
             ):  # fmt: skip
                 node["additionalProperties"] = False
         return node
+
+    def scalar(self, node: Any, depth: int = 0) -> bool:
+        """Whether no array or object satisfies ``node``, as far as its types say."""
+        if not isinstance(node, dict) or depth > 20:
+            return False
+        reference = str(node.get("$ref", ""))
+        if reference.startswith("#/$defs/"):
+            return self.scalar(self.definitions[reference.removeprefix("#/$defs/")], depth + 1)
+        if "anyOf" in node:
+            return all(self.scalar(part, depth + 1) for part in node["anyOf"])
+        types = node.get("type", [])
+        types = types if isinstance(types, list) else [types]
+        return "enum" in node or "const" in node or (bool(types) and not {"array", "object"} & {*types})
 
     def decimal(self, node: Schema) -> Schema:
         """A Decimal: [numbers..., text]. The text is left out for writing."""
@@ -238,5 +254,5 @@ def _mail(rest: Schema, name: str) -> Schema:
     if "pattern" in rest:
         return {**rest, "format": "email"} if name == "email" else rest
     if name == "email":
-        return {"maxLength": 254, **rest, "format": "email", "pattern": f"^{texts.emails()}$"}
+        return {**rest, "pattern": f"^{texts.emails()}$"}
     return {**rest, "pattern": f"^{texts.named_emails()}$"}

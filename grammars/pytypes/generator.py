@@ -20,7 +20,7 @@ from pydantic_core import PydanticOmit, SchemaValidator, ValidationError, core_s
 
 from structgen.errors import UnsupportedGrammar
 from structgen.grammars.pytypes import fields, texts, times
-from structgen.grammars.pytypes.bounds import finite, last_of, plain_number, shifted, stricter, with_digits
+from structgen.grammars.pytypes.bounds import add_bound, finite, last_of, plain_number, shifted, stricter, with_digits
 from structgen.grammars.pytypes.dialects import to_ecma
 from structgen.grammars.pytypes.keys import key_schema, text_keys
 
@@ -28,6 +28,7 @@ Schema = dict[str, Any]
 
 DECIMAL = "x-structgen-decimal"
 """On ``anyOf`` [number, text]: the number alone is enough for writing."""
+SET = "x-structgen-set"
 TAGS = "x-structgen-tags"
 """On ``anyOf`` of a discriminated union: the names that the tag may have."""
 SHOWN = "x-structgen-shown"
@@ -76,6 +77,11 @@ class Tuned(GenerateJsonSchema):
         for key, keyword in _BOUNDS:
             if schema.get(key) is not None and math.isfinite(schema[key]):  # type: ignore[literal-required]
                 number[keyword] = plain_number(schema[key])  # type: ignore[literal-required]
+        factor = schema.get("multiple_of")
+        if factor is not None:  # the remainder is computed in 28 digits
+            most = int(Decimal(str(factor)) * 10**27)
+            add_bound(number, "exclusiveMinimum", "minimum", -most, max)
+            add_bound(number, "exclusiveMaximum", "maximum", most, min)
         digits, places = schema.get("max_digits"), schema.get("decimal_places")
         numbers = with_digits(number, digits, places)
         made: Schema = {"anyOf": [*map(finite, numbers), *self._decimal_texts(schema, digits, places)]}
@@ -251,7 +257,7 @@ class Tuned(GenerateJsonSchema):
             self.in_set -= 1
         if "items_schema" not in schema:
             made["items"] = {"type": _SCALARS}
-        return made
+        return {**made, SET: True}
 
     def _unhashable(self, what: str) -> None:
         if self.in_set:

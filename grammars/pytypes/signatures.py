@@ -20,11 +20,11 @@ from pydantic.fields import FieldInfo
 from structgen.errors import GrammarError
 from structgen.grammars.pytypes.adapters import modern, type_name
 
-_KINDS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+_KINDS = (types.FunctionType, types.MethodType, functools.partial)  # built-in functions have no annotations
 
 
 def is_function(target: Any) -> bool:
-    """Whether ``target`` is a function, method or ``functools.partial``, not a type."""
+    """Whether ``target`` is a function or method written in Python, or a ``functools.partial``; not a type."""
     return isinstance(target, _KINDS)
 
 

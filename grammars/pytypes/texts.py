@@ -68,10 +68,11 @@ def multiples(factor: Decimal) -> str | None:
         return None
     seen = max(seen, places)
     ends = []
+    more = f"[0-9]{{0,{max(26 - seen, 1)}}}"  # the remainder is computed in 28 digits
     for value in range(0, 10**seen, number):
         text = f"{value:0{seen}}" if seen else ""
         before, after = text[: seen - places], text[seen - places :].rstrip("0")
-        whole = any_of([f"[0-9]*{before}", before.lstrip("0") or "0"]) if before else "[0-9]+"
+        whole = any_of([f"{more}{before}", before.lstrip("0") or "0"]) if before else f"[0-9]{more}"
         ends.append(whole + (rf"\.{after}0*" if after else r"(?:\.0*)?"))
         if len(ends) > 400:
             return None
@@ -258,9 +259,16 @@ _RESERVED = any_of([
 def emails(end: str = "$") -> str:
     """Mail addresses as the package email-validator takes them: no quotes and no addresses in brackets, at least two
     labels without ``--`` in their third place, the last not one of RFC 6761's reserved names."""
-    label = r"(?!..--)[0-9A-Za-z](?:[0-9A-Za-z\-]{0,61}[0-9A-Za-z])?"
-    last = r"(?!..--)(?:[0-9A-Za-z][0-9A-Za-z\-]{0,61})?[A-Za-z]"
-    return rf"{_ATEXT}{{1,64}}(?:\.{_ATEXT}{{1,64}})*@(?:{label}\.){{1,8}}(?!{_RESERVED}{end}){last}"
+    return rf"{_ATEXT}+(?:\.{_ATEXT}+)*@(?:{_label(_A)}\.)+(?!{_RESERVED}{end}){_label('[A-Za-z]')}"
+
+
+_A, _LDH = "[0-9A-Za-z]", r"[0-9A-Za-z\-]"
+
+
+def _label(last: str) -> str:
+    """Up to 63 letters, digits and hyphens, the last out of ``last``, without ``--`` in the third place."""
+    longer = f"{_LDH}(?:{_A}{_LDH}|-{_A}){_LDH}{{0,58}}"
+    return f"(?:{last}|{_A}(?:{_LDH}{{0,2}}|{longer}){last})"
 
 
 def named_emails() -> str:
