@@ -183,7 +183,8 @@ def _first_empty_turns(node: Repeat, then: Node) -> Node:
     """Turns that may be empty: an empty turn ends the repeat."""
     body, lo, hi = node.body, node.lo, node.hi
     if isinstance(body, Atomic):  # one way: it reads something here or it does not
-        reads, empty = consuming_ways(body.body), empty_ways(body.body)
+        opened = _open(body)
+        reads, empty = consuming_ways(opened), empty_ways(opened)
         if reads is not None:
             turn = Atomic(reads)
             whole = _first(repeat(turn, lo, hi, node.lazy), then) if reads != NOTHING else repeat(NOTHING, lo, hi)

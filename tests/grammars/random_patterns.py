@@ -120,8 +120,8 @@ def _along(rng: random.Random, tree: Any, held: dict[int, str]) -> str:
 
 ECMA_LEAVES = [
     "a", "b", "ab", r"\n", ".", "[ab]", "[^a]", r"[^\n]", r"\w", r"\W", r"\s", r"\S", r"\d", "c", "[a-c]", "é", "K",
-    "-", r"\x61", r"\u0062", r"\u{63}", "[^]", "[]", r"\/", r"[\w-]", r"[\b\-a]", r"\cJ", r"\p{L}", r"\P{Lu}", r"[\p{Ll}\d]",
-    r"\p{Script=Latin}", r"\ud83d\ude00", "😀", "[a-😀]", r"\0", r"[^\d\s]",
+    "-", r"\x61", r"\u0062", r"\u{63}", "[^]", "[]", r"\/", r"[\w-]", r"[\b\-a]", r"\cJ", r"\p{L}", r"\P{Lu}",
+    r"[\p{Ll}\d]", r"\p{Script=Latin}", r"\ud83d\ude00", "😀", "[a-😀]", r"\0", r"[^\d\s]",
 ]  # fmt: skip
 ANNEX_B = [
     r"\_", r"\-", r"\ ", r"\:", r"\@", "{", "}", "]", "a{,2}", "x{", "{a}", r"[\w-.]", r"[a-\d]", r"\101", r"\8",
