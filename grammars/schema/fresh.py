@@ -232,6 +232,15 @@ class Fresh:
         found = _distinct(part, wanted + len(taken))
         return found >= wanted + len(taken) or found - sum(_contains(part, key) for key in taken) >= wanted
 
+    def few(self, limit: int) -> bool:
+        """Whether some class of usable keys has any, but fewer than ``limit``. (Without wishes all are one class.)"""
+        if self.wishes:
+            return any(
+                self.supplies(1 << bits, 1, frozenset()) and not self.supplies(1 << bits, limit, frozenset())
+                for bits in self.subsets
+            )
+        return self.language is not NEVER and not self.at_least(limit, frozenset())
+
     def start(self, taken: frozenset[str], depth: int, classes: int | None = None) -> State | None:
         """The terminal of a key that is not ``taken``, of some classes (None: of all that are usable). Its outcome is
         the class of the key."""
@@ -242,8 +251,8 @@ class Fresh:
             layout, encoding = self.forest.style.layout, self.forest.style.encoding
             lead = layout.before_item(depth)
             left = language
-            if taken and not is_open:
-                left = both(language, neg(encoding.words(dict.fromkeys(sorted(taken), 0))))
+            if not is_open:
+                left = self._without(language, taken)
             whole = NEVER if left is NEVER else seq(lead, QUOTE, left, QUOTE)
             if whole is not NEVER and not self._same_for_all:
                 whole = tagged(whole, [seq(lead, QUOTE, self._feature(i), QUOTE) for i in range(len(self.features))])
@@ -257,9 +266,13 @@ class Fresh:
         if truth is None and self.open:
             return self.language is not NEVER
         language = self.language if truth is None else self.body(truth)
-        if taken:
-            language = both(language, neg(self.forest.style.encoding.words(dict.fromkeys(sorted(taken), 0))))
-        return _distinct(language, wanted) >= wanted
+        return _distinct(self._without(language, taken), wanted) >= wanted
+
+    def _without(self, language: Expr, taken: frozenset[str]) -> Expr:
+        spelled = [key for key in sorted(taken) if spellable(key)]
+        if not spelled:
+            return language
+        return both(language, neg(self.forest.style.encoding.words(dict.fromkeys(spelled, 0))))
 
 
 def _distinct(language: Expr, limit: int) -> int:
@@ -270,7 +283,9 @@ def _distinct(language: Expr, limit: int) -> int:
 
 
 def _contains(part: Expr, key: str) -> bool:
-    try:
-        return matches(part, json.dumps(key, ensure_ascii=False)[1:-1].encode())
-    except UnicodeEncodeError:
-        return False
+    return spellable(key) and matches(part, json.dumps(key, ensure_ascii=False)[1:-1].encode())
+
+
+def spellable(text: str) -> bool:
+    """Whether a JSON text may hold it: no half of a surrogate pair."""
+    return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)

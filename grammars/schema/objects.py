@@ -7,17 +7,17 @@ compared with the keys seen so far, so that no key occurs twice. Where some key 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.errors import GrammarTooComplex
 from structgen.grammars.expr import alt, literal, seq, tagged
 from structgen.grammars.machine import Cell, Thread
-from structgen.grammars.residual import COMPLETE, FreshKey, State, state
+from structgen.grammars.residual import COMPLETE, FreshKey, Recorded, Residual, State, state
 from structgen.grammars.schema.completion import Completion, Written, bits
 from structgen.grammars.schema.expand import referred
-from structgen.grammars.schema.fresh import Feature, Fresh, Wish, decode_key, readings
+from structgen.grammars.schema.fresh import Feature, Fresh, Wish, decode_key, readings, spellable
 from structgen.grammars.schema.keywords import Rules, SomeKey
 from structgen.grammars.schema.literals import accepts, in_scope, places_for
 from structgen.grammars.schema.scalars import QUOTE
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from structgen.grammars.schema.nodes import Forest, Node
 
 VIEW_LIMIT = 256
+UNKNOWN = "\ud800"
+"""Stands for a key whose text is not known; no key holds half a surrogate pair."""
 
 MAX_WISHES = 6
 MAX_ANY = 32
@@ -118,7 +120,7 @@ class ObjectCase:
             allowed = all(accepts(place, key) for place in self.names)
             places = [place for rule in self.rules for place in places_for(rule, key)]
             places += [wish.value for i, wish in enumerate(self.wishes) if met >> i & 1]
-            self._nodes[key, met] = self.forest.node(places) if allowed and _spellable(key) else None
+            self._nodes[key, met] = self.forest.node(places) if allowed and spellable(key) else None
         return self._nodes[key, met]
 
     def readings(self, key: str) -> tuple[int, ...]:
@@ -179,10 +181,6 @@ class ObjectCase:
         return whole.possible(Written(0, (1 << len(self.keys)) - 1, unmet=(1 << len(self.wishes)) - 1))
 
 
-def _spellable(text: str) -> bool:
-    return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
-
-
 Ways = tuple[tuple[int, "Node"], ...]
 
 
@@ -228,6 +226,7 @@ class ObjectPlan:
         self._keys: dict[tuple[int, bool, int], State | None] = {}
         self._after: dict[tuple[bool, bool, int], State | None] = {}
         self._choices: dict[tuple[tuple[Node, int], ...], State | None] = {}
+        self._used_up: dict[int, bool] = {}
         self.wishing = bool(cases[0].wishes)
         """There are wishes; the plan has one case only."""
         self.bounded_fresh = any(
@@ -342,6 +341,17 @@ class ObjectPlan:
             fresh_ways,
         )
 
+    def nearly_used_up(self, extra: int) -> bool:
+        """Whether, after so many fresh keys, it may matter which of them one more was."""
+        if not self.bounded_fresh:
+            return False
+        wanted = extra + len(self.keys) + max(case.lo for case in self.cases) + len(self.cases[0].case.wishes) + 2
+        wanted = 1 << wanted.bit_length()
+        found = self._used_up.get(wanted)
+        if found is None:
+            found = self._used_up[wanted] = any(case.fresh.few(wanted) for case in self.cases)
+        return found
+
     def key_state(self, offer: int, close: bool, first: bool, depth: int) -> State | None:
         """The terminal of a declared key, or of the end of an empty object."""
         key = (offer, close, depth)
@@ -436,8 +446,11 @@ class ObjectFrame(NamedTuple):
             taken = self.extra | plan.declared
             start = fresh.start(taken, self.depth, position.classes)
             if start is not None:
-                frame = self._replace(stage=FRESH, alive=alive)
-                found.append(Thread(FreshKey(start, taken, decode_key), cell.replace(frame)))
+                key: Residual = FreshKey(start, taken, decode_key)
+                if plan.bounded_fresh and UNKNOWN in taken:
+                    # Where it may lead depends on that key.
+                    key = Recorded(key, b"", (), volatile=True)
+                found.append(Thread(key, cell.replace(self._replace(stage=FRESH, alive=alive))))
         return found
 
     def follow(self, cell: Cell, outcome: int, text: bytes | None) -> Sequence[Thread]:
@@ -494,10 +507,10 @@ class ObjectFrame(NamedTuple):
     def _fresh(self, cell: Cell, outcome: int, text: bytes | None) -> Sequence[Thread]:
         """A key that is not declared has been read; ``outcome`` is its class."""
         plan = self.plan
-        if text is None and plan.bounded_fresh:
+        if text is None and plan.nearly_used_up(len(self.extra)):
             # What may follow depends on which keys are left.
             return (Thread(COMPLETE, cell),)
-        extra = self.extra | {decode_key(text)} if text is not None else self.extra | {""}
+        extra = self.extra | {UNKNOWN if text is None else decode_key(text)}
         frame = self._replace(extra=extra, total=self._counted())
         if plan.wishing:
             return self._read(cell, frame, self._position.fresh_ways[outcome])
@@ -546,36 +559,45 @@ def _values(cell: Cell, frame: ObjectFrame, groups: tuple[tuple[Node, int], ...]
 def plans_of(forest: Forest, cases: list[ObjectCase]) -> tuple[ObjectPlan, ...]:
     """As few plans as possible. In a fixed order cases can share a plan when their orders agree, and no key
     that one declares is a free one of another (it would have another place there)."""
-    groups: list[tuple[list[ObjectCase], dict[str, None]]] = []
+    named = dict.fromkeys(key for case in cases for key in case.keys)
+    groups: list[_Group] = []
     for case in cases:
-        for members, keys in groups:
-            if case.wishes or members[0].wishes:
-                continue
-            if forest.style.any_order or _agree(members, keys, case):
-                members.append(case)
-                keys.update(dict.fromkeys(case.keys))
+        free = frozenset() if forest.style.any_order or len(cases) == 1 else _free(case, named)
+        for group in groups:
+            if not case.wishes and not group.members[0].wishes and (forest.style.any_order or group.takes(case, free)):
+                group.add(case, free)
                 break
         else:
-            groups.append(([case], dict.fromkeys(case.keys)))
-    return tuple(ObjectPlan(forest, members, tuple(keys)) for members, keys in groups)
+            groups.append(_Group(case, free))
+    return tuple(ObjectPlan(forest, group.members, tuple(group.keys)) for group in groups)
 
 
-def _agree(members: list[ObjectCase], keys: dict[str, None], case: ObjectCase) -> bool:
-    common = [key for key in case.keys if key in keys]
-    if common != [key for key in keys if key in set(common)]:
-        return False
-    # New keys go to the end, so they must be at the end here too.
-    if case.keys[: len(common)] != tuple(common):
-        return False
-    return all(_foreign(member, case.keys) and _foreign(case, member.keys) for member in members)
+def _free(case: ObjectCase, keys: Iterable[str]) -> frozenset[str]:
+    """Those of the ``keys`` that the case does not declare and still allows."""
+    own = frozenset(case.keys)
+    nodes = {key: case.node(key) for key in keys if key not in own}
+    return frozenset(key for key, node in nodes.items() if node is not None and node.satisfiable)
 
 
-def _foreign(case: ObjectCase, keys: tuple[str, ...]) -> bool:
-    """Whether keys that the case does not declare are impossible in it."""
-    own = set(case.keys)
-    for key in keys:
-        if key not in own:
-            node = case.node(key)
-            if node is not None and node.satisfiable:
-                return False
-    return True
+class _Group:
+    """Cases that share a plan: their keys in order, and those that are free in one of them."""
+
+    def __init__(self, case: ObjectCase, free: frozenset[str]) -> None:
+        self.members = [case]
+        self.keys = dict.fromkeys(case.keys)
+        self.free = set(free)
+
+    def add(self, case: ObjectCase, free: frozenset[str]) -> None:
+        self.members.append(case)
+        self.keys.update(dict.fromkeys(case.keys))
+        self.free |= free
+
+    def takes(self, case: ObjectCase, free: frozenset[str]) -> bool:
+        common = [key for key in case.keys if key in self.keys]
+        declared = set(common)
+        if common != [key for key in self.keys if key in declared]:
+            return False
+        # New keys go to the end, so they must be at the end here too.
+        if case.keys[: len(common)] != tuple(common):
+            return False
+        return self.free.isdisjoint(case.keys) and free.isdisjoint(self.keys)
