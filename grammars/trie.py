@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import count, pairwise
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,7 +128,7 @@ class Trie:
         self.root = root
         self._views: dict[int, Trie] = {} if views is None else views
         self._views[root] = self
-        self.by_path: dict[int, dict[bytes, list[int]]] = {}
+        self.by_path: WeakKeyDictionary[State, dict[bytes, list[int]]] = WeakKeyDictionary()
         last = int(end[root])
         self.deeper = last > root + 1
         self.max_len = int(depth[root:last].max()) - int(depth[root])
@@ -201,7 +202,7 @@ class Trie:
     def path(self, node: int) -> bytes:
         """The bytes from the root to ``node``: read off the first token below it."""
         first = int(self.start[node])
-        at = int(np.searchsorted(self.start, first, side="right")) - 1
+        at = int(self.start.searchsorted(np.int32(first), side="right")) - 1  # an int would have it all converted
         data = self.shared.tokens[int(self.tokens[first])]
         base = int(self.depth[self.root])
         suffix = data[len(data) - (int(self.depth[at]) - base) :]  # type: ignore[index, arg-type]
@@ -316,9 +317,9 @@ def split_checked(residual: Checked, trie: Trie) -> Split:
 def _banned(residual: FreshKey, trie: Trie, split: Split) -> set[int]:
     """Nodes at which a taken key is complete. Where neither the text nor the token holds an escape, a key has one
     spelling, so it is looked up; what holds one is decoded."""
-    by_path = trie.by_path.get(residual.inner.id)
+    by_path = trie.by_path.get(residual.inner)
     if by_path is None:
-        by_path = trie.by_path[residual.inner.id] = {}
+        by_path = trie.by_path[residual.inner] = {}
         for where, _ in split.nodes:
             for node in where.tolist():
                 by_path.setdefault(trie.path(node), []).append(node)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reference import reference_matches
 
 from structgen.errors import GrammarError, UnsupportedGrammar
-from structgen.grammars import CompiledGrammar, Grammar, Vocabulary, fill_bitmasks
+from structgen.grammars import CompiledGrammar, Grammar, Vocabulary, fill_bitmasks, residual
 from structgen.grammars.charset import ANY
 from structgen.grammars.encoding import JSON_ANY, UTF8
 from structgen.grammars.expr import Expr, alt, both, byte_set, literal, neg, rep, seq
@@ -288,3 +288,14 @@ def test_tables_restart_when_they_are_full(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "MAX_SUMMARIES", 12)
     grammar = Grammar(PairsMachine())
     assert check_walk(grammar, grammar.compile(small_vocabulary(2)), random.Random(2), steps=30) > 5
+
+
+def test_stores_replaced(synthetic_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """States of a new store have the numbers of old ones; nothing that is remembered may mix them up."""
+    rng = random.Random()
+    for names in ("^a", "^[ab]*$", "b$", "^(a|ab|a,)$", "^.{1,2}$"):
+        monkeypatch.setattr(residual, "_store", residual.Store())
+        schema = {"type": "object", "propertyNames": {"pattern": names}, "properties": {"a": True}, "minProperties": 2}
+        grammar = Grammar.from_json_schema(schema)
+        for _ in range(2):
+            check_walk(grammar, grammar.compile(synthetic_vocabulary), rng, 10)
