@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from structgen.grammars.charset import CharSet
 from structgen.grammars.encoding import Encoding
-from structgen.grammars.expr import EPSILON, NEVER, UNSURE_OUTCOME, Expr, _intern, alt, out, seq
+from structgen.grammars.expr import EPSILON, NEVER, UNSURE_OUTCOME, Alt, Expr, Seq, _intern, alt, out, seq
 
 
 class Position:
@@ -55,6 +58,11 @@ class Position:
     def jump(self, text: str) -> Position | None:
         """The position after characters with which the loose twin surely goes on; None: not known without reading
         them one by one."""
+        return None
+
+    def sift(self, codes: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Which of the texts ``codes[offsets[i]:offsets[i+1]]`` (code points), with all of which the loose twin goes
+        on, may really come next; None: all."""
         return None
 
     def clamped(self, limit: int) -> Position:
@@ -120,6 +128,9 @@ class Lifted(Expr):
     def jump(self, text: str) -> Expr | None:
         to = self.position.jump(text)
         return None if to is None else lifted(to, self.encoding)
+
+    def sift(self, codes: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        return self.position.sift(codes, offsets)
 
     def clamped(self, limit: int) -> Expr:
         return lifted(self.position.clamped(limit), self.encoding)
@@ -210,6 +221,15 @@ class Loose(Expr):
 
     def __repr__(self) -> str:
         return f"Loose({self.position!r}, {self.tail!r})"
+
+
+def only_unsure(expr: Expr) -> bool:
+    """Whether a loose expression read into the middle of a character is unsure whatever completes it."""
+    if isinstance(expr, Alt):
+        return all(only_unsure(item) for item in expr.items)
+    while isinstance(expr, Seq):
+        expr = expr.tail
+    return expr is _UNSURE
 
 
 def lifted(position: Position, encoding: Encoding) -> Expr:

@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from structgen.grammars.charset import EMPTY, CharSet
 from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import Expr
@@ -140,6 +143,16 @@ class Host(Position):
     def jump(self, text: str) -> Position:
         return Host(self.style, self.used, self.bidi, self.broken, _kept(self.style, self.text + text))
 
+    def sift(self, codes: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        if self.decodes:
+            return None
+        from structgen.grammars.formats.label_lengths import octets
+
+        text = self.text if self.style.decodes else unicodedata.normalize("NFC", self.text)
+        lengths = np.empty(len(offsets) - 1, dtype=np.int32)
+        octets(np.array([ord(char) for char in text], dtype=np.int32), codes, offsets, self.room, lengths)
+        return lengths <= self.room
+
     def clamped(self, limit: int) -> Position:
         if self.used and not self.style.unicode and self.used + len(self.text) + limit + MAX_LABEL + 1 < MAX_NAME:
             return Host(self.style, 0, self.bidi, self.broken, self.text)
@@ -151,14 +164,15 @@ class Loose(Position):
     """A position that has forgotten the text.
 
     Attributes:
-        phase: "start", "lower" and "upper" (ASCII so far, with upper case letters), "ltr", "rtl", "a-label".
-        left: so many octets surely fit in.
+        phase: "start"; "lower" or "upper" (ASCII so far, with upper case letters); "ltr", "rtl": not ASCII; "all of
+            ltr", "all of rtl": there nothing is sure; "a-label".
+        left: of an A-label, so many octets surely fit in; other labels are sifted.
         mirrored: a label may be written from right to left.
     """
 
     style: Style
     phase: str
-    left: int
+    left: int = 0
     mirrored: bool = True
     forgetful = True
 
@@ -302,67 +316,43 @@ def _written(where: str) -> CharSet:
 # ------------------------------------------------------------------------------------------- loose positions
 
 
-@lru_cache(maxsize=16)
-def _by_cost(right_to_left: bool) -> tuple[tuple[CharSet, int], ...]:
-    """Plain characters outside of ASCII, by the most digits that one takes in a label."""
-    found, lo = [], 0x80
-    for hi in (0x5FF, 0xFFFF, idna.LAST):
-        chars = idna.plain(right_to_left) & CharSet([(lo, hi)])
-        found.append((chars, punycode.most_digits((hi - 0x7F) * (MAX_LABEL + 1))))
-        lo = hi + 1
-    return tuple(each for each in found if each[0])
-
-
 def _loose(at: Host) -> Loose:
-    text, mirrored = at.text, not at.broken
-    left = at.room - len(PREFIX) - 1
+    text = at.text
     if not text:
-        return Loose(at.style, "start", left, mirrored)
+        return Loose(at.style, "start", mirrored=not at.broken)
     if text.isascii():
-        phase = "upper" if any("A" <= char <= "Z" for char in text) else "lower"
-        return Loose(at.style, phase, max(left - len(text), 0), mirrored)
-    last = 0x7F
-    for code in sorted(map(ord, text)):
-        if code < 0x80:
-            left -= 1
-        else:
-            left -= punycode.most_digits((code - last + 1) * (MAX_LABEL + 1))
-            last = code
+        return Loose(at.style, "upper" if any("A" <= char <= "Z" for char in text) else "lower")
     label = idna.examine(text, at.style.decodes)
-    if label.wants or at.bidi:
-        left = 0
-    return Loose(at.style, "rtl" if label.rtl else "ltr", max(left, 0), mirrored)
+    direction = "rtl" if label.rtl else "ltr"
+    return Loose(at.style, f"all of {direction}" if label.wants or at.bidi else direction)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _loose_moves(at: Loose) -> Sequence[tuple[CharSet, Position | None]]:
-    found: _Moves = []
-
-    def sure(chars: CharSet, cost: int, phase: str) -> None:
-        if chars and cost <= at.left:
-            found.append((chars, Loose(at.style, phase, at.left - cost, at.mirrored)))
-
+    dots = CharSet.of(at.style.dots)
+    sure: dict[str, CharSet] = {}
     if at.phase == "a-label":
-        sure(_LDH, 1, "a-label")
+        ahead: _Moves = [(_LDH, Loose(at.style, at.phase, at.left - 1))] if at.left else []
+        return [*ahead, (dots if at.left else dots | _LDH, UNSURE)]
+    if at.phase == "start":
+        sure = {"lower": CharSet.range("a", "z"), "upper": _UPPER, "ltr": idna.plain(False) - idna.marks()}
+        if at.mirrored:
+            sure["rtl"] = idna.plain(True) - idna.marks()
+        others = _written("any start" if at.mirrored else "start")
+    elif at.phase == "lower":
+        sure = {"lower": _LOWER, "upper": _UPPER, "ltr": idna.plain(False)}
+        others = _written("ascii")
     elif at.phase == "upper":
-        sure(_LOWER | _UPPER, 1, "upper")
-    elif at.phase == "rtl":
-        for chars, cost in _by_cost(True):
-            sure(chars, cost, "rtl")
+        sure = {"upper": _LOWER | _UPPER}
+        others = _LDH
     else:
-        start = at.phase == "start"
-        ascii_only = start or at.phase == "lower"
-        sure(CharSet.range("a", "z") if start else _LOWER, 1, "lower" if ascii_only else "ltr")
-        if ascii_only:
-            sure(CharSet.range("A", "Z"), 1, "upper")
-        for chars, cost in _by_cost(False):
-            sure(chars - idna.marks() if start else chars, cost, "ltr")
-        for chars, cost in _by_cost(True) if start and at.mirrored else ():
-            sure(chars - idna.marks(), cost, "rtl")
-    rest = CharSet.of(at.style.dots) | _LDH | (idna.permitted() if at.style.unicode else EMPTY)
-    for chars, _ in found:
-        rest -= chars
-    return [*found, (rest, UNSURE)] if rest else found
+        if at.phase in ("ltr", "rtl"):
+            sure[at.phase] = idna.plain(at.phase == "rtl") | (_LOWER if at.phase == "ltr" else EMPTY)
+        others = _written(at.phase[-3:])
+    for chars in sure.values():
+        others -= chars
+    found: _Moves = [(chars, Loose(at.style, phase, mirrored=at.mirrored)) for phase, chars in sure.items()]
+    return [*found, (others | dots, UNSURE)]
 
 
 # ------------------------------------------------------------------------------------------- completing A-labels
@@ -382,7 +372,7 @@ def _completes(at: Host) -> bool:
     text, room = at.text[len(PREFIX) :], at.room - len(at.text)
     for more in ("", "a"):
         basic = text + more
-        if basic and _restarts(at.bidi, at.broken, _shape(basic), room - len(more) - 1):
+        if basic and _restarts(at.bidi, _shape(basic), room - len(more) - 1):
             return True
     run = punycode.run(text)
     return run is not None and _search(at, run, room, 3)
@@ -394,12 +384,31 @@ def _shape(text: str) -> str:
     return "".join(alike[:4]) + "b" * len(alike[4:-1]) + "".join(alike[4:][-1:])
 
 
+_LETTER = 0xDF  # the first valid letter outside of ASCII: every other one takes as many digits or more
+
+
 @lru_cache(maxsize=65536)
-def _restarts(bidi: bool, broken: bool, basic: str, room: int) -> bool:
-    return _search(Host(IDN_HOSTNAME, 0, bidi, broken), punycode.Run(basic), room, 3)
+def _restarts(bidi: bool, basic: str, room: int, depth: int = 3) -> bool:
+    """Whether up to ``depth`` letters inserted into ``basic`` make a label, in ``room`` digits."""
+    return _mends(Host(IDN_HOSTNAME, bidi=bidi), punycode.Run(basic), room, depth)
 
 
-FUEL = 3000
+def _mends(at: Host, run: punycode.Run, room: int, depth: int) -> bool:
+    places = {0, 1, 2, 3, 4, len(run.text)}  # elsewhere nothing is to be mended
+    for place in sorted(places):
+        number = (_LETTER - run.char) * (len(run.text) + 1) + place - run.place
+        if place > len(run.text) or number < 0 or (digits := run.digits(number)) > room:
+            continue
+        made = run.inserted(number)
+        label = idna.examine(made.text)
+        if label.valid and at._allows(Closed(0, label.rtl, label.fits)):
+            return True
+        if depth > 1 and _mends(at, made, room - digits, depth - 1):
+            return True
+    return False
+
+
+FUEL = 800
 
 
 def _search(at: Host, run: punycode.Run, room: int, depth: int) -> bool:

@@ -25,16 +25,20 @@ _EXCEPTIONS = {  # RFC 5892, section 2.6
 _LETTER_DIGITS = frozenset({"Ll", "Lu", "Lo", "Nd", "Lm", "Mn", "Mc"})
 _JAMO_AND_SYMBOLS = CharSet([(0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF), (0x20D0, 0x20FF),
                              (0x1D100, 0x1D24F)])  # fmt: skip
-_IDEOGRAPHS = CharSet([(0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x20000, 0x2A6DF), (0x2A700, 0x2EBEF),
-                       (0x30000, 0x323AF)])  # fmt: skip
+_BLOCKS = (
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF), (0x2CEB0, 0x2EBEF), (0x2EBF0, 0x2EE5F), (0x30000, 0x3134F), (0x31350, 0x323AF),
+    (0x323B0, 0x3347F),
+)  # fmt: skip
+_IDEOGRAPHS = CharSet(_BLOCKS)
 """Blocks without compatibility characters: no need to normalise each."""
-LAST = 0x323AF
+LAST = 0x3347F
 """No later code point is valid (what is assigned above are ignorable characters and private use)."""
 
 _RTL = frozenset({"R", "AL", "AN"})
 _IN_RTL = frozenset({"R", "AL", "AN", "EN", "ES", "CS", "ET", "ON", "BN", "NSM"})
 _IN_LTR = frozenset({"L", "EN", "ES", "CS", "ET", "ON", "BN", "NSM"})
-_ARABIC_DIGITS, _EXTENDED_DIGITS = CharSet([(0x660, 0x669)]), CharSet([(0x6F0, 0x6F9)])
+_ARABIC_DIGITS, _EXTENDED_DIGITS = (frozenset(map(chr, range(zero, zero + 10))) for zero in (0x660, 0x6F0))
 
 
 @lru_cache(maxsize=65536)
@@ -55,57 +59,73 @@ def kind(code: int) -> str:
     normal = unicodedata.normalize
     if normal("NFKC", normal("NFKC", char).casefold()) != char:
         return ""
-    return "" if code in properties.find("Default_Ignorable_Code_Point") else "valid"
+    return "" if code in _ignorable() else "valid"
+
+
+@lru_cache(maxsize=1)
+def _ignorable() -> CharSet:
+    return properties.find("Default_Ignorable_Code_Point")
 
 
 @lru_cache(maxsize=1)
 def permitted() -> CharSet:
     """Every character outside of ASCII that some label holds."""
-    ranges: list[tuple[int, int]] = []
-    for lo, hi in (CharSet([(0x80, LAST)]) - CharSet([(0xD800, 0xDFFF)])).ranges:
-        start = None
-        for code in range(lo, hi + 2):
-            if code <= hi and kind(code):
-                start = code if start is None else start
-            elif start is not None:
-                ranges.append((start, code - 1))
-                start = None
-    return CharSet(ranges)
+    return _ideographs() | CharSet((code, code) for code in _others())
+
+
+@lru_cache(maxsize=1)
+def _ideographs() -> CharSet:
+    """Characters of the large blocks, where all are alike; only the last of a block may be unassigned."""
+    found = []
+    for lo, hi in _BLOCKS:
+        while hi >= lo and unicodedata.category(chr(hi)) == "Cn":
+            hi -= 1
+        found.append((lo, hi))
+    return CharSet(found)
+
+
+@lru_cache(maxsize=1)
+def _others() -> tuple[int, ...]:
+    # The table's Unicode is later than Python's, so it has all of these.
+    some = properties.find("L") | properties.find("M") | properties.find("Nd") | CharSet((c, c) for c in _EXCEPTIONS)
+    return tuple(code for code in (some & CharSet([(0x80, LAST)])) - _IDEOGRAPHS if kind(code))
 
 
 @lru_cache(maxsize=4)
 def written(right_to_left: bool, left_to_right: bool) -> CharSet:
     """Permitted characters outside of ASCII that labels of these directions hold."""
     allowed = (_IN_RTL if right_to_left else frozenset()) | (_IN_LTR if left_to_right else frozenset())
-    return CharSet((code, code) for code in permitted() if unicodedata.bidirectional(chr(code)) in allowed)
+    found = CharSet((code, code) for code in _others() if unicodedata.bidirectional(chr(code)) in allowed)
+    return found | _ideographs() if left_to_right else found
 
 
 @lru_cache(maxsize=1)
 def marks() -> CharSet:
     """Permitted characters that begin no label."""
-    return CharSet((code, code) for code in permitted() if unicodedata.category(chr(code)).startswith("M"))
+    return CharSet((code, code) for code in _others() if unicodedata.category(chr(code)).startswith("M"))
 
 
 @lru_cache(maxsize=2)
 def plain(right_to_left: bool) -> CharSet:
     """Characters outside of ASCII that may follow any other one of a label of that direction."""
     allowed = {"R", "AL", "NSM"} if right_to_left else {"L", "NSM"}
-    return CharSet(
+    found = CharSet(
         (code, code)
-        for code in permitted()
-        if kind(code) == "valid"
-        and unicodedata.bidirectional(chr(code)) in allowed
+        for code in _others()
+        if unicodedata.bidirectional(chr(code)) in allowed
+        and kind(code) == "valid"
         and not unicodedata.combining(chr(code))
         and code not in _composing()
     )
+    return found if right_to_left else found | _ideographs()
 
 
 @lru_cache(maxsize=1)
 def _composing() -> frozenset[int]:
     """Characters that may become one with the character before them (NFC_Quick_Check=Maybe)."""
     seconds = set()
-    for code in properties.find("L") | properties.find("M"):
-        parts = unicodedata.decomposition(chr(code)).split()
+    for code in range(0xC0, 0x12000):
+        parts = unicodedata.decomposition(chr(code)).split() if code not in _IDEOGRAPHS else ()
         if len(parts) == 2 and not parts[0].startswith("<"):
             seconds.add(int(parts[1], 16))
     return frozenset(seconds)
@@ -179,8 +199,7 @@ def examine(text: str, normal: bool = True) -> Label:
             dead = dead or not ok
             if want:
                 wants.append(want)
-    digits = [any(ord(char) in some for char in text) for some in (_ARABIC_DIGITS, _EXTENDED_DIGITS)]
-    mixed = all(digits)
+    mixed = not (_ARABIC_DIGITS.isdisjoint(text) or _EXTENDED_DIGITS.isdisjoint(text))
     rtl, fits, clash, ending = direction(text)
     mixed = mixed or clash
     if rtl and not fits and not mixed:
