@@ -248,11 +248,8 @@ class Fresh:
         is_open = self.open if classes is None else languages.endless(language)
         key = (None if is_open else taken, depth, classes)
         if key not in self._states:
-            layout, encoding = self.forest.style.layout, self.forest.style.encoding
-            lead = layout.before_item(depth)
-            left = language
-            if not is_open:
-                left = self._without(language, taken)
+            lead = self.forest.style.layout.before_item(depth)
+            left = language if is_open else self._without(language, taken)
             whole = NEVER if left is NEVER else seq(lead, QUOTE, left, QUOTE)
             if whole is not NEVER and not self._same_for_all:
                 whole = tagged(whole, [seq(lead, QUOTE, self._feature(i), QUOTE) for i in range(len(self.features))])
