@@ -78,8 +78,8 @@ class Tuned(GenerateJsonSchema):
             if schema.get(key) is not None and math.isfinite(schema[key]):  # type: ignore[literal-required]
                 number[keyword] = plain_number(schema[key])  # type: ignore[literal-required]
         factor = schema.get("multiple_of")
-        if factor is not None:  # the remainder is computed in 28 digits
-            most = int(Decimal(str(factor)) * 10**27)
+        if factor is not None:  # a JSON number reaches Decimal through a float: larger ones are rounded
+            most = 10 ** max(15 + min(int(Decimal(str(factor)).normalize().as_tuple().exponent), 0), 0)
             add_bound(number, "exclusiveMinimum", "minimum", -most, max)
             add_bound(number, "exclusiveMaximum", "maximum", most, min)
         digits, places = schema.get("max_digits"), schema.get("decimal_places")

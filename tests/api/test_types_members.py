@@ -379,7 +379,8 @@ TYPES: dict[str, Any] = {
     "aliased tags": Annotated[Union[AliasCat, AliasDog], Field(discriminator="kind")],
     "int tags": Annotated[Union[One, Two], Field(discriminator="kind")],
     "callable tags": Annotated[
-        Union[Annotated[Plain, Tag("m")], Annotated[Cat, Tag("c")], Annotated[int, Tag("i")]], pydantic.Discriminator(which)],
+        Union[Annotated[Plain, Tag("m")], Annotated[Cat, Tag("c")], Annotated[int, Tag("i")]],
+        pydantic.Discriminator(which)],
     "dataclass": Data, "frozen dataclass": Keywords, "InitVar": Init, "closed dataclass": ClosedData,
     "TypedDict": Partial, "closed TypedDict": ClosedDict, "recursive alias": Json, "JsonValue": pydantic.JsonValue,
     "generic alias": Listed[int],  # type: ignore[index]
