@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.errors import GrammarTooComplex
@@ -79,6 +80,7 @@ class Fresh:
         self._open: bool | None = None
         self._states: dict[tuple[frozenset[str] | None, int, int | None], State | None] = {}
         self._parts: dict[int, Expr] = {}
+        self._supplies: dict[tuple[int, int, frozenset[str]], bool] = {}
         if wishes and len(features) > MAX_PATTERNS:
             raise GrammarTooComplex(
                 f"more than {MAX_PATTERNS} different patterns and propertyNames apply to one object, and some key must "
@@ -228,9 +230,16 @@ class Fresh:
 
     def supplies(self, classes: int, wanted: int, taken: frozenset[str]) -> bool:
         """Whether there are ``wanted`` keys of some classes that are not ``taken``."""
-        part = self.part(classes)
-        found = _distinct(part, wanted + len(taken))
-        return found >= wanted + len(taken) or found - sum(_contains(part, key) for key in taken) >= wanted
+        key = (classes, wanted, taken)
+        found = self._supplies.get(key)
+        if found is None:
+            part = self.part(classes)
+            number = _distinct(part, wanted + len(taken))
+            found = number >= wanted + len(taken)
+            if not found and number >= wanted:
+                found = number - sum(_contains(part, each) for each in taken) >= wanted
+            self._supplies[key] = found
+        return found
 
     def few(self, limit: int) -> bool:
         """Whether some class of usable keys has any, but fewer than ``limit``. (Without wishes all are one class.)"""
@@ -279,6 +288,7 @@ def _distinct(language: Expr, limit: int) -> int:
     return languages.size(both(language, JSON_CANONICAL.any_text), limit)
 
 
+@lru_cache(maxsize=4096)
 def _contains(part: Expr, key: str) -> bool:
     return spellable(key) and matches(part, json.dumps(key, ensure_ascii=False)[1:-1].encode())
 
