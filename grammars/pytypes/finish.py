@@ -186,11 +186,13 @@ _PATTERNS: dict[str, Callable[[], str]] = {
     "ipv4network": texts.ipv4_networks,
     "ipv6interface": lambda: texts.IPV6_INTERFACE,
     "ipv6network": texts.ipv6_networks,
+    "fraction": lambda: texts.FRACTION,
     "ipvanyaddress": lambda: f"(?:{texts.IPV4}|{texts.IPV6})",
     "ipvanyinterface": lambda: f"(?:{texts.IPV4_INTERFACE}|{texts.IPV6_INTERFACE})",
     "ipvanynetwork": lambda: f"(?:{texts.ipv4_networks()}|{texts.ipv6_networks()})",
 }
 _SHOWN = {
+    "fraction": "like 1/3",
     "ipv4interface": "an IPv4 address with a prefix length, like 10.0.0.1/8",
     "ipv4network": "an IPv4 network, like 10.0.0.0/8",
     "ipv6interface": "an IPv6 address with a prefix length, like 2001:db8::1/32",

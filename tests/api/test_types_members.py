@@ -30,6 +30,7 @@ import pytest
 import typing_extensions as te
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, StringConstraints, Tag
 from pydantic.alias_generators import to_camel
+from pydantic_core import core_schema
 from random_schemas import walk
 
 from structgen import Grammar
@@ -423,6 +424,8 @@ def takes(target: Any, text: str) -> bool:
 @pytest.mark.parametrize("name", TYPES)
 def test_members_parse_and_come_back(name: str) -> None:
     target = TYPES[name]
+    if name == "positive fraction" and not hasattr(core_schema, "fraction_schema"):
+        pytest.skip("before pydantic 2.14 bounds of a Fraction are validators")
     seed = random.SystemRandom().randrange(1 << 40)
     rng = random.Random(seed)
     adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(target)
