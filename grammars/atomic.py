@@ -21,6 +21,7 @@ from structgen.grammars.pattern import (
     NOTHING,
     Alternate,
     Atomic,
+    Chars,
     Concat,
     Conditional,
     Empty,
@@ -61,7 +62,15 @@ def expand(node: Node) -> Node:
 
 
 def has_atomic(node: Node) -> bool:
-    return isinstance(node, Atomic) or any(map(has_atomic, children(node)))
+    queue, seen = [node], set()
+    while queue:
+        at = queue.pop()
+        if isinstance(at, Atomic):
+            return True
+        if not isinstance(at, Chars) and id(at) not in seen:
+            seen.add(id(at))
+            queue += children(at)
+    return False
 
 
 def is_single_way(node: Node) -> bool:

@@ -17,6 +17,7 @@ also ends a turn that is not asked for and reads nothing), while in Python they 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsupportedGrammar
 from structgen.grammars import atomic, unicode
@@ -50,12 +51,23 @@ from structgen.grammars.pattern import (
 
 MAX_TEXTS = 1000
 MAX_LENGTH = 5000
-MAX_PARTS = 50_000
+MAX_PARTS = 20_000
 _SURROGATES = CharSet([(0xD800, 0xDFFF)])
 
 Text = tuple[CharSet, ...]
 """A text of a group: its characters, each as the set of those that its backreferences do not tell apart."""
-State = Text | str | None
+
+
+class Held:
+    """A text that the group holds; one object for each."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+
+
+State = Held | str | None
 """None: the group is not set. _SET: it is, its text does not matter. _BEFORE: as it was before a repeat's turn."""
 _SET, _BEFORE = "set", "before"
 Ways = dict[State, Node]
@@ -80,23 +92,27 @@ def expand(node: Node, *, ecma: bool, ordered: bool) -> Node:
     Raises:
         Refused: a group that is used has too many texts, or its text depends on more than the path.
     """
+    parts = [0]
     facts = _Facts()
     used = facts.uses(node)
-    node = _without_groups(_emulated_atomic(node), used)
+    node = _without_groups(_emulated_atomic(node), used, facts)
     while left := facts.uses(node):
-        ready = [i for i in sorted(left) if not facts.inner_uses(node, i)]
+        inner = facts.inner_uses(node)
+        ready = [i for i in sorted(left) if not inner.get(i)]
         if not ready:
             raise Refused(min(left), "is used inside itself")
-        node = _Elimination(ready[0], node, ecma).scope(node, ordered, False)
-        node = _without_groups(node, facts.uses(node))
+        node = _Elimination(ready[0], node, ecma, parts).scope(node, ordered, False)
+        node = _without_groups(node, facts.uses(node), facts)
     return node
 
 
-def _without_groups(node: Node, used: frozenset[int]) -> Node:
+def _without_groups(node: Node, used: frozenset[int], facts: _Facts) -> Node:
     """Only groups in ``used`` are kept."""
+    if facts.sets(node) <= used:
+        return node
     if isinstance(node, Group) and node.index not in used:
-        return _without_groups(node.body, used)
-    return rebuilt(node, lambda part: _without_groups(part, used)) if children(node) else node
+        return _without_groups(node.body, used, facts)
+    return rebuilt(node, lambda part: _without_groups(part, used, facts))
 
 
 def _emulated_atomic(node: Node) -> Node:
@@ -153,23 +169,45 @@ class _Facts:
             found = self._sets[id(node)] = (node, frozenset(own.union(*map(self.sets, children(node)))))
         return found[1]
 
-    def inner_uses(self, node: Node, index: int) -> frozenset[int]:
-        """What the bodies of the group use, itself aside."""
-        if isinstance(node, Group) and node.index == index:
-            return self.uses(node.body) - {index}
-        return frozenset().union(*(self.inner_uses(part, index) for part in children(node)))
+    def inner_uses(self, node: Node) -> dict[int, frozenset[int]]:
+        """For each group, what its bodies use, itself aside."""
+        found: dict[int, frozenset[int]] = {}
+        queue, seen = [node], set()
+        while queue:
+            at = queue.pop()
+            if id(at) in seen or not self.sets(at):
+                continue
+            seen.add(id(at))
+            if isinstance(at, Group):
+                found[at.index] = found.get(at.index, frozenset()) | self.uses(at.body) - {at.index}
+            queue += children(at)
+        return found
+
+    def folds(self, node: Node, index: int) -> set[Fold]:
+        """How the backreferences to the group compare characters."""
+        found: set[Fold] = set()
+        queue, seen = [node], set()
+        while queue:
+            at = queue.pop()
+            if id(at) not in seen and index in self.uses(at):
+                seen.add(id(at))
+                queue += children(at)
+                if isinstance(at, Backref) and at.index == index:
+                    found.add(at.fold)
+        return found
 
 
 class _Elimination:
     """Writes out one group."""
 
-    def __init__(self, index: int, tree: Node, ecma: bool) -> None:
+    def __init__(self, index: int, tree: Node, ecma: bool, parts: list[int]) -> None:
         self.index = index
         self.ecma = ecma
         self.facts = _Facts()
-        self.parts = 0
+        self.parts = parts  # how many so far, of all groups
         self.known: dict[int, tuple[Group, Ways]] = {}
-        folds = set(_folds(tree, index))
+        self.held: dict[Text, Held] = {}
+        folds = self.facts.folds(tree, index)
         self.by_text = bool(folds)
         self.fold: Fold = folds.pop() if len(folds) == 1 else ""
 
@@ -203,7 +241,7 @@ class _Elimination:
             return look(self.scope(node.body, False, node.behind and self.ecma), node.behind, node.negated)
         if isinstance(node, Atomic):
             return Atomic(self.scope(node.body, True, backward))
-        if isinstance(node, Repeat) and (self.ecma or not self.reads(node.body)[0]):
+        if isinstance(node, Repeat) and (self.ecma or node.hi == 1 or not self.reads(node.body)[0]):
             return repeat(self.scope(node.body, ordered, backward), node.lo, node.hi, node.lazy)
         if isinstance(node, Group):
             return Group(node.index, self.scope(node.body, ordered, backward))
@@ -271,8 +309,8 @@ class _Elimination:
         if not self.mentions(node):
             return {state: node}
         ways = self._walk(node, state, backward)
-        self.parts += len(ways)
-        if self.parts > MAX_PARTS:
+        self.parts[0] += len(ways)
+        if self.parts[0] > MAX_PARTS:
             raise self.refused(f"needs more than {MAX_PARTS} parts when written out", GrammarTooComplex)
         return ways
 
@@ -289,8 +327,8 @@ class _Elimination:
         if isinstance(node, Backref):
             if state is None:
                 return {None: EMPTY} if self.ecma else {}
-            assert isinstance(state, tuple)
-            return {state: concat(Chars(unicode.closed(chars, node.fold)) for chars in state)}
+            assert isinstance(state, Held)
+            return {state: concat(Chars(unicode.closed(chars, node.fold)) for chars in state.text)}
         if isinstance(node, Conditional) and node.index == self.index:
             return self.walk(node.no if state is None else node.yes, state, backward)
         if isinstance(node, Conditional):
@@ -317,13 +355,13 @@ class _Elimination:
         if id(node) not in self.known:
             found: Ways = {}
             for text, way in self.texts(atomic.expand(node.body)).items():
-                found[text] = way
+                found[self.held.setdefault(text, Held(text))] = way
             self.known[id(node)] = (node, found)
         return self.known[id(node)][1]
 
     def _concat(self, node: Concat, state: State, backward: bool) -> Ways:
         ways: dict[State, list[list[Node]]] = {state: [[]]}
-        for item in reversed(node.items) if backward else node.items:
+        for item in self._runs(node.items, backward):
             found: dict[State, list[list[Node]]] = {}
             for before, paths in ways.items():
                 for after, way in self.walk(item, before, backward).items():
@@ -331,6 +369,14 @@ class _Elimination:
                     found.setdefault(after, []).extend([*path, way] for path in longer)
             ways = found
         return {after: alternate([self._joined(path, backward) for path in paths]) for after, paths in ways.items()}
+
+    def _runs(self, items: tuple[Node, ...], backward: bool) -> list[Node]:
+        """The items in the order of the walk, those between two uses of the group as one."""
+        found: list[Node] = []
+        for mentioned, run in groupby(items, self.mentions):
+            parts = list(run)
+            found += parts if mentioned else [concat(parts)]
+        return found[::-1] if backward else found
 
     @staticmethod
     def _joined(path: list[Node], backward: bool) -> Node:
@@ -385,6 +431,10 @@ class _Elimination:
     def _turns(self, node: Repeat, state: State, backward: bool) -> Ways:
         """The last turn that sets the group decides; turns that do not set it may follow."""
         lo, hi = node.lo, node.hi
+        if hi == 1:  # an optional part
+            once = self.walk(node.body, state, backward)
+            without: Ways = {state: alternate([EMPTY, once.get(state, NOTHING)])}
+            return {**without, **{k: w for k, w in once.items() if k != state}} if node.lazy else {**once, **without}
         if self.reads(node.body)[0]:
             raise self.refused("is used in one turn of a repeat and set in an earlier one")
         ways = self.walk(node.body, _BEFORE, backward)
@@ -394,9 +444,6 @@ class _Elimination:
         if skipping == NOTHING:
             before = repeat(setting, max(lo - 1, 0), None if hi is None else hi - 1)
             found.update({after: concat([before, way]) for after, way in ways.items()})
-        elif (lo, hi) == (0, 1):
-            found.update(ways)
-            found[state] = alternate([found.get(state, NOTHING), skipping])
         elif lo < 2 and hi is None:
             if any(empty_ways(way) not in (EMPTY, NOTHING) for way in ways.values()):
                 raise self.refused("is set in a turn of a repeat that may read nothing")
@@ -466,13 +513,16 @@ class _Elimination:
         return {text: alternate(found) for text, found in ways.items()}
 
     def _repeated(self, node: Repeat) -> dict[Text, Node]:
+        if node.hi is None and any(part.chars for part in _chars(node.body)):
+            raise self.refused("can match texts without end")
         body = self.texts(node.body)
         if not body:
             return {(): EMPTY} if node.lo == 0 else {}
         if all(not text for text in body):  # nothing but places
             return {(): node}
-        if node.hi is None:
-            raise self.refused("can match texts without end")
+        assert node.hi is not None
+        if node.hi - node.lo >= MAX_TEXTS:
+            raise self.too_many()
         if node.hi * max(map(len, body)) > MAX_LENGTH:
             raise self.refused(f"can match texts of more than {MAX_LENGTH:,} characters")
         nothing: dict[Text, Node] = {(): EMPTY}
@@ -488,8 +538,8 @@ class _Elimination:
         return found
 
 
-def _folds(node: Node, index: int) -> list[Fold]:
-    found: list[Fold] = [node.fold] if isinstance(node, Backref) and node.index == index else []
-    for part in children(node):
-        found += _folds(part, index)
-    return found
+def _chars(node: Node) -> list[Chars]:
+    """The characters that ``node`` reads."""
+    if isinstance(node, Chars):
+        return [node]
+    return [] if isinstance(node, Look) else [found for part in children(node) for found in _chars(part)]
