@@ -404,6 +404,9 @@ ONE_WAY = {
 }  # fmt: skip
 """Types whose values pydantic does not write as it reads them."""
 
+REPEATS = {"set of models", "set of data", "set of tuples"}
+"""Sets that may name an item twice when they are written."""
+
 LONG = {"strict model", "UUID", "set of models", "tree", "bare generic"}
 """Whose members are longer than most."""
 
@@ -447,7 +450,7 @@ def test_members_parse_and_come_back(name: str) -> None:
                 value = value_of(target, text)
             except OutputValidationError as error:
                 pytest.fail(f"{where}: {error}")
-            assert not closed or judge.matches(text), where
+            assert not closed or name in REPEATS or judge.matches(text), where
             if name not in ONE_WAY and not isinstance(value, abc.ABC) and "inf" not in repr(value):
                 written = adapter.dump_json(value).decode()
                 assert judge.matches(written) or takes(target, written), f"{where} comes back as {written}"
