@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FUEL = 400  # edges followed while the way must be a shortest one
 MORE_FUEL = 2_000  # edges followed for any way
+BUDGET = 20_000  # derivatives, in all that a search calls, while the way must be a shortest one; then as many again
+MAX_TRIED = 50  # tokens, where the vocabulary cannot spell the way
 MAX_REPEATED = 200  # spellings that differ in blanks only, in a row
 _BLANKS = b" \t\r\n"
 LONG = 256  # bytes of a terminal that are not kept, but put together again when asked for
@@ -121,10 +123,22 @@ class _Edge(NamedTuple):
     tries: int = 0
 
 
-def search(threads: Sequence[Thread], fuel: int = FUEL, more_fuel: int = MORE_FUEL) -> Found:
-    """The shortest way from any of the threads."""
+def search(
+    threads: Sequence[Thread], fuel: int = FUEL, more_fuel: int = MORE_FUEL, budget: int = BUDGET
+) -> Found:
+    """The shortest way from any of the threads. A search inside another one (of a value, for an estimate) is on the
+    other's budget, and raises ``least.Spent`` when that ends."""
     _load_estimates()
-    return _Search(threads).run(fuel, more_fuel)
+    common = least.BUDGET
+    if common.left is not None:
+        return _Search(threads).run(fuel, more_fuel, None)
+    common.left = budget
+    try:
+        return _Search(threads).run(fuel, more_fuel, budget)
+    except least.Spent:
+        return Found(None, 0)
+    finally:
+        common.left = None
 
 
 class _Search:
@@ -138,8 +152,8 @@ class _Search:
         for thread in threads:
             self._reach(thread, 0, None)
 
-    def run(self, fuel: int, more_fuel: int) -> Found:
-        bound = None
+    def run(self, fuel: int, more_fuel: int, budget: int | None) -> Found:
+        bound: int | None = None
         while self.heap:
             if fuel <= 0:
                 if bound is not None:
@@ -149,14 +163,22 @@ class _Search:
                     way = self._trace(self.known[1], False)
                     return Found(way, bound)
                 self._hurry()
-            _, _, _, cost, entry = heapq.heappop(self.heap)
+            total, _, _, cost, entry = heapq.heappop(self.heap)
             if isinstance(entry, Thread):
                 way = self._trace(entry, bound is None)
                 return Found(way, way.length if bound is None else bound)
             if cost > self.costs[entry.thread]:
                 continue
             fuel -= 1
-            self._follow(entry, cost)
+            try:
+                self._follow(entry, cost)
+            except least.Spent:
+                if budget is None or bound is not None:
+                    raise
+                # Once more from the start of the edge: an iterator that was interrupted gives nothing any more.
+                again = _Edge(entry.thread, entry.outcome)
+                self._push(cost, max(total - cost, 0), again, entry.thread.cell.depth)
+                least.BUDGET.left, fuel = budget, 0
         return Found(None, 0 if bound is None else bound)
 
     def _hurry(self) -> None:
@@ -176,28 +198,32 @@ class _Search:
     def _reach(self, thread: Thread, cost: int, came: tuple[Thread, bytes | tuple[Expr, int]] | None) -> None:
         if cost >= self.costs.get(thread, cost + 1):
             return
+        found = self._onward(thread)  # may find the budget spent: then the thread has not been reached
         self.costs[thread] = cost
         if came is not None:
             self.came[thread] = came
         else:
             self.came.pop(thread, None)
+        known = way_of(thread)
+        if known is not None and (self.known is None or cost + known.length < self.known[0]):
+            self.known = (cost + known.length, thread)
+        for rest, entry in found:
+            self._push(cost, rest, entry, thread.cell.depth)
+
+    def _onward(self, thread: Thread) -> list[tuple[int, _Edge | Thread]]:
+        """What can be done from a thread, each with the bytes that are left at least."""
         residual, cell = thread
         known = way_of(thread)
-        if known is not None:
-            if known.exact or self.weight > 1:
-                self._push(cost, known.length, thread, cell.depth)
-                return
-            if self.known is None or cost + known.length < self.known[0]:
-                self.known = (cost + known.length, thread)
+        if known is not None and (known.exact or self.weight > 1):
+            return [(known.length, thread)]
         lengths = least.ends(_expr(residual))
         if cell.is_bottom:
-            if lengths:
-                self._push(cost, min(lengths.values()), thread, 0)
-            return
+            return [(min(lengths.values()), thread)] if lengths else []
         base = below(cell)
-        for outcome, length in promising(cell.frame, lengths).items():
-            rest = length + estimate(cell.frame, outcome) + base
-            self._push(cost, rest, _Edge(thread, outcome), cell.depth)
+        return [
+            (length + estimate(cell.frame, outcome) + base, _Edge(thread, outcome))
+            for outcome, length in promising(cell.frame, lengths).items()
+        ]
 
     def _follow(self, edge: _Edge, cost: int) -> None:
         thread, outcome, words, data, tries = edge
@@ -400,12 +426,16 @@ class Steering:
         """The vocabulary cannot spell that way: try the tokens themselves."""
         best: tuple[int, int] | None = None
         probe = self.matcher.fork()
-        for token in self.matcher.allowed_tokens()[:200].tolist():
+        for token in self.matcher.allowed_tokens()[:MAX_TRIED].tolist():
             if probe.accept(token):
-                way = probe.shortest_completion()
-                length = 0 if way is None else len(way) + len(self.matcher.compiled.vocab.tokens[token] or b"")
-                if way is not None and (best is None or length < best[0]):
-                    best = (length, token)
+                with LOCK:
+                    way = search(probe._config.threads, budget=BUDGET // 10).way
+                ends_here = probe.is_finished
+                if way is not None or ends_here:
+                    length = 0 if way is None else way.length
+                    length += len(self.matcher.compiled.vocab.tokens[token] or b"")
+                    if best is None or length < best[0]:
+                        best = (length, token)
                 probe.rollback(1)
         self._left = b""
         return None if best is None else best[1]

@@ -33,15 +33,41 @@ from structgen.grammars.expr import (
     WordNode,
     Words,
     both,
+    neg,
+    out,
     rep,
     seq,
 )
 
 FUEL = 3_000  # derivatives of one search
+MAX_TAGS = 4
 EXTRA_FUEL = 300  # for further outcomes, once one is found
 LISTING_FUEL = 2_000  # derivatives for one more string
 LISTED_BYTES = 26  # of a class of bytes that lead to the same
 LONG_RUN = 16  # a counter that wants more repetitions is run through in one step
+
+MAX_LISTED = 10_000  # beginnings of strings that a listing keeps
+
+
+class Spent(Exception):
+    """The budget of the caller's whole search is used up; nothing half-finished has been remembered."""
+
+
+class Budget:
+    """Derivatives that all searches together may still take, and so on through everything that they call."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None  # None: only the limits of each search count
+
+    def take(self, derivatives: int = 1) -> None:
+        """Raises Spent when there are none left."""
+        if self.left is not None:
+            self.left -= derivatives
+            if self.left < 0:
+                raise Spent
+
+
+BUDGET = Budget()
 
 Ends = dict[int, int]
 """Outcome -> bytes of the shortest string that ends with it."""
@@ -89,7 +115,7 @@ def _measured(expr: Expr) -> Ends:
         return ends(expr.body)
     if expr is NEVER:
         return {}
-    return _search(expr)
+    return _of_tagged(expr) if isinstance(expr, Tagged) else _search(expr)
 
 
 def _any(parts: Sequence[Expr], more: int) -> Ends:
@@ -138,6 +164,23 @@ def _sequence(expr: Seq) -> Ends:
         heads += head
         rest = rest.tail
     return {outcome: heads + length for outcome, length in ends(rest).items()}
+
+
+def _of_tagged(expr: Tagged) -> Ends:
+    """A short search finds the common outcomes. Each other combination of tags is an intersection, which knows what
+    it looks for."""
+    found = _search(expr)
+    if len(expr.tags) > MAX_TAGS:
+        return found
+    for outcome in range(1 << len(expr.tags)):
+        if outcome not in found:
+            tags = [tag if outcome >> i & 1 else neg(tag) for i, tag in enumerate(expr.tags)]
+            same = both(expr.body, *tags)
+            length = shortest(same)
+            if length is not None:
+                found[outcome] = length
+                _steps.setdefault(expr, {})[outcome] = (word(same, None), out(outcome))
+    return found
 
 
 def _of_words(expr: Words) -> Ends:
@@ -293,6 +336,7 @@ def _search(root: Expr) -> Ends:
             continue
         for byte, mask in at.classes():
             fuel -= 1
+            BUDGET.take()
             if mask.bit_count() > 1:
                 byte = nice(mask)
             after = at.derive(byte)
@@ -399,8 +443,8 @@ def nice(mask: int) -> int:
     return (mask & -mask).bit_length() - 1
 
 
-def word(expr: Expr, outcome: int) -> bytes:
-    """A shortest string that ends with ``outcome``, one of ``ends(expr)``."""
+def word(expr: Expr, outcome: int | None) -> bytes:
+    """A shortest string that ends with ``outcome``, one of ``ends(expr)`` (None: with any)."""
     parts: list[bytes] = []
     stack: list[tuple[Expr, int | None]] = [(expr, outcome)]
     while stack:
@@ -485,10 +529,12 @@ class _Listing:
     def more(self) -> bool:
         """Find one more."""
         outcome, heap, fuel = self.outcome, self.heap, LISTING_FUEL
-        while heap and fuel > 0:
-            _, _, data, at = heapq.heappop(heap)
+        while heap and fuel > 0 and len(heap) < MAX_LISTED:
+            _, _, data, at = heap[0]
+            more = []
             for byte, mask in at.classes():
                 fuel -= 1
+                BUDGET.take()
                 after = at.derive(byte)
                 length = ends(after).get(outcome) if after is not NEVER else None
                 if length is None:
@@ -500,14 +546,17 @@ class _Listing:
                 for byte in reversed(listed):
                     made = data + bytes([byte])
                     # The latest first: words of one length are finished one by one.
-                    heapq.heappush(heap, (len(made) + length, -next(_serial), made, after))
+                    more.append((len(made) + length, -next(_serial), made, after))
+            heapq.heappop(heap)  # only now: what is left out when the budget ends would never come again
+            for entry in more:
+                heapq.heappush(heap, entry)
             if outcome in at.outcomes:
                 self.found.append(data)
                 return True
         return False
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=64)
 def _listing(expr: Expr, outcome: int) -> _Listing:
     return _Listing(expr, outcome)
 

@@ -103,19 +103,49 @@ def _marks(plan: ObjectPlan | ArrayPlan, depth: int) -> _Marks:
 # ------------------------------------------------------------------------------------------------ objects
 
 
-def _pair(plan: ObjectPlan, case: Completion, i: int) -> int:
-    """The declared key ``i`` and its value, without the marks."""
+def _pair(plan: ObjectPlan, i: int, node: Node | None) -> int:
+    """The declared key ``i`` and a value of ``node``, without the marks."""
     memo = _memo(plan)
     key: int | None = memo.get(("key", i))
     if key is None:
         spellings = plan.forest.style.encoding.spellings
         key = memo["key", i] = 2 + sum(min(map(len, spellings(char)), default=0) for char in plan.keys[i])
-    node = case.nodes[i]
     return key + (1 if node is None else value(node))
 
 
-def _rest(frame: ObjectFrame, seen: int, total: int, started: bool) -> int:
-    """From here to the end of the object: after a value, or (``started`` False) where a key may come at once."""
+def _wish(plan: ObjectPlan, case: Completion, i: int, marks: _Marks) -> int:
+    """A key and a value that fulfil the wish ``i``, with their colon."""
+    memo = _memo(plan)
+    found: int | None = memo.get(("wish", i))
+    if found is None:
+        before = _cut[0]
+        sizes = []
+        for j in bits(case.usable):
+            sizes += [_pair(plan, j, case.case.node(plan.keys[j], met)) for met in case.ways(j) if met >> i & 1]
+        lead = _size(plan.forest.style.layout.before_item(0))
+        start = case.fresh.start(plan.declared, 0)
+        lengths = {} if start is None else least.ends(start.expr)
+        for met, classes in case.fresh_ways.items():
+            if met >> i & 1:
+                # A class without a known key is of no use to the search either.
+                sizes += [lengths[c] - lead + value(case.fresh.node(c, met)) for c in bits(classes) if c in lengths]
+        found = min(sizes, default=SHORTEST_PAIR - 1) + marks.colon
+        if _cut[0] == before:
+            memo["wish", i] = found
+    return found
+
+
+def _wishes(plan: ObjectPlan, case: Completion, left: int, unmet: int, marks: _Marks) -> int:
+    """One more key and its value, if it takes one besides those ``left`` to fulfil the wishes ``unmet``; else 0."""
+    for j in bits(left):
+        for met in case.ways(j):
+            unmet &= ~met
+    return max((_wish(plan, case, i, marks) for i in bits(unmet)), default=0)
+
+
+def _rest(frame: ObjectFrame, seen: int, total: int, started: bool, met: int = 0) -> int:
+    """From here to the end of the object: after a value, or (``started`` False) where a key may come at once. ``met``:
+    wishes that are about to be fulfilled."""
     plan, marks = frame.plan, _marks(frame.plan, frame.depth)
     best: int | None = None
     for c in bits(frame.alive):
@@ -125,10 +155,15 @@ def _rest(frame: ObjectFrame, seen: int, total: int, started: bool) -> int:
         size = memo.get((c, left, frame.depth))
         if size is None:
             before = _cut[0]
-            size = sum(_pair(plan, case, i) + marks.colon + marks.comma for i in bits(left))
+            size = sum(_pair(plan, i, case.nodes[i]) + marks.colon + marks.comma for i in bits(left))
             if _cut[0] == before:
                 memo[c, left, frame.depth] = size
         pairs = left.bit_count()
+        if plan.wishing and frame.unmet & ~met:
+            wish = _wishes(plan, case, left, frame.unmet & ~met, marks)
+            if wish:
+                size += wish + marks.comma
+                pairs += 1
         missing = case.lo - total - pairs
         if missing > 0:
             size += missing * (SHORTEST_PAIR - 1 + marks.colon + marks.comma)
@@ -158,14 +193,21 @@ def _object(frame: ObjectFrame, outcome: int | None) -> int:
         i = outcome - 1
         seen = (2 << i) - 1 if plan.by_position else frame.seen | 1 << i
         needed = any(case.required >> i & 1 and case.nodes[i] for case in (plan.cases[c] for c in bits(frame.alive)))
-        own = 1
+        own, met = 1, 0
+        if plan.wishing:
+            for way in plan.cases[0].ways(i):
+                met |= way
         if needed:
             nodes = [node for c in bits(frame.alive) if (node := plan.cases[c].nodes[i]) is not None]
             own = min(map(value, nodes), default=1)
-        return marks.colon + own + _rest(frame, seen, frame.total + 1, True)
+        return marks.colon + own + _rest(frame, seen, frame.total + 1, True, met)
     if stage == objects.FRESH:
-        fresh = plan.cases[frame.alive.bit_length() - 1].fresh
-        return marks.colon + value(fresh.node(outcome)) + _rest(frame, frame.seen, frame.total + 1, True)
+        case, met = plan.cases[frame.alive.bit_length() - 1], 0
+        if plan.wishing:
+            for way, classes in case.fresh_ways.items():
+                met |= way if classes >> outcome & 1 else 0
+        own = value(case.fresh.node(outcome))
+        return marks.colon + own + _rest(frame, frame.seen, frame.total + 1, True, met)
     rest = _rest(frame, frame.seen, frame.total, True)
     inner = frame.value
     return rest if outcome == SCALAR or not isinstance(inner, Node) else inside(inner, outcome) + rest
