@@ -529,9 +529,10 @@ def _field(place: Place) -> Field | None:
     return None if found == Field(ALL) else found
 
 
-def disjoint(a: Place, b: Place) -> bool:
-    """Whether it is in plain sight that no value satisfies both."""
-    return outline(a).contradicts(outline(b))
+def disjoint(a: Place, b: Place, types: int = ALL) -> bool:
+    """Whether it is in plain sight that no value of these types satisfies both."""
+    known = outline(a)
+    return known._replace(types=known.types & types).contradicts(outline(b))
 
 
 def check_circles(root_places: Iterable[Place]) -> None:

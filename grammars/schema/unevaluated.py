@@ -179,6 +179,7 @@ class _Search:
         self.objects = objects
         self.arrays = arrays
         self.denying = denying
+        self.types = (OBJECT if objects else 0) | (ARRAY if arrays else 0)
         self.active: dict[Place, None] = {}
         self.cut: set[Place] = set()
 
@@ -309,7 +310,7 @@ class _Search:
             after = []
             for last, members, each in level:
                 for i in range(last + 1, len(group)):
-                    if any(_disjoint(group[i], group[j]) for j in members):
+                    if any(self._disjoint(group[i], group[j]) for j in members):
                         continue
                     after += [
                         (i, (*members, i), each.joined(option))
@@ -321,7 +322,7 @@ class _Search:
 
     def _any_denied(self, rules: Rules, group: Group, known: Evaluated) -> list[Decision]:
         """No alternative but these succeeds."""
-        exclusive = all(_disjoint(a, b) for i, a in enumerate(group) for b in group[:i])
+        exclusive = all(self._disjoint(a, b) for i, a in enumerate(group) for b in group[:i])
         if exclusive:
             return [each for alternative in group for each in self._asked(alternative, alternative)]
         found = [Decision((), _NOTHING)]
@@ -331,6 +332,10 @@ class _Search:
                 refused = Decision((referred(negated_conjunction(rules.place, alternative)),), _NOTHING)
                 found = self._product(rules, found, [refused, *options])
         return found
+
+    def _disjoint(self, a: tuple[Place, ...], b: tuple[Place, ...]) -> bool:
+        """Whether it is in plain sight that no value of the types asked about satisfies both."""
+        return any(disjoint(x, y, self.types) for x in a for y in b)
 
     def _one(self, branches: tuple[Place, ...]) -> list[Decision]:
         if self.denying:
@@ -348,10 +353,6 @@ class _Search:
         met = (condition,) if then is None else (condition, then)
         unmet = () if other is None else (other,)
         return self._asked(met, met) + self._asked((negation(condition), *unmet), unmet)
-
-
-def _disjoint(a: tuple[Place, ...], b: tuple[Place, ...]) -> bool:
-    return any(disjoint(x, y) for x in a for y in b)
 
 
 def _too_complex(rules: Rules) -> GrammarTooComplex:
