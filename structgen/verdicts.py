@@ -129,7 +129,7 @@ def judge(grammar: Grammar, text: str) -> Verdict:
 
 
 def _json_verdict(grammar: Grammar, text: str, name: str, offset: int) -> Verdict:
-    from structgen.grammars.schema.expectation import Probe, demands, places_at
+    from structgen.grammars.schema.expectation import Demand, Probe, demands, places_at
     from structgen.grammars.schema.position import KEY, VALUE, position
 
     probe = Probe(grammar.machine, grammar.report.places)
@@ -150,7 +150,11 @@ def _json_verdict(grammar: Grammar, text: str, name: str, offset: int) -> Verdic
             what += f": after {shortened(begun, 20)} may come {_listed(inside)}"
     keys = at.role == KEY and bool(expected) and expected[0].startswith('"')
     value = _written(text, at)
-    said = [] if value is _UNKNOWN else demands(places_at(grammar.report.places[0], at.path), value)
+    root = grammar.report.places[0]
+    said = [] if value is _UNKNOWN else demands(places_at(root, at.path), value)
+    if not said and value is not _UNKNOWN and at.path and isinstance(at.path[-1], int):
+        around = places_at(root, at.path[:-1])
+        said = [Demand(f"{place.pointer}/uniqueItems", True) for place in around if place.rules.unique]
     return Verdict(
         text,
         False,

@@ -461,3 +461,11 @@ class TestCommand:
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stderr) == (1, "")
         assert [verdict["accepted"] for verdict in json.loads(done.stdout)["texts"]] == [True, False]
+
+
+def test_items_that_stand_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema, document = tmp_path / "s.json", tmp_path / "d.json"
+    schema.write_text('{"type": "array", "uniqueItems": true}')
+    document.write_text('["a", "\\u0061"]')
+    assert main(["check", str(schema), str(document)]) == 1
+    assert "see #/uniqueItems: true" in capsys.readouterr().out
