@@ -30,11 +30,12 @@ class Member:
     required: bool
 
 
-def paths(name: str, alias: Any, *, by_alias: bool, by_name: bool) -> tuple[Path, tuple[Path, ...]]:
-    """The first path of a field and its others.
+def paths(name: str, alias: Any, *, by_alias: bool, by_name: bool, required: bool) -> tuple[Path, tuple[Path, ...]]:
+    """The first path of a field, and the others at which the parser may look while the first is there or need not be.
 
     Args:
         alias: ``validation_alias`` of a core schema: a name, a path, or a list of paths; None without one.
+        required: the first path is always there, so that what the parser tries after it does not count.
     """
     if alias is None or not by_alias:
         return (name,), ()
@@ -45,10 +46,11 @@ def paths(name: str, alias: Any, *, by_alias: bool, by_name: bool) -> tuple[Path
     else:
         found = [tuple(alias)]
     first = next((path for path in found if len(path) == 1), found[0])
-    if by_name:
+    if required:
+        found = found[: found.index(first)]
+    elif by_name:
         found.append((name,))
-    others = tuple(path for path in dict.fromkeys(found) if path != first)
-    return first, others
+    return first, tuple(path for path in dict.fromkeys(found) if path != first)
 
 
 @dataclass(slots=True)
@@ -68,12 +70,11 @@ class _Tree:
             tree.schemas.append(schema)
 
 
-def object_of(members: list[Member], *, free_keys: bool, closed: bool, where: str) -> Schema:
+def object_of(members: list[Member], *, closed: bool, where: str) -> Schema:
     """The object schema of ``members``.
 
     Args:
-        free_keys: keys beside the members may be there; then second spellings are checked as the parser does.
-        closed: no key may be there where no field is found.
+        closed: no key may be there where no field is found; else second spellings are checked as the parser does.
         where: the class, for messages.
 
     Raises:
@@ -84,7 +85,7 @@ def object_of(members: list[Member], *, free_keys: bool, closed: bool, where: st
         tree.put(member.path, member.schema, member.required)
     names = list(tree.below)
     also: dict[str, Schema] = {}
-    if free_keys:
+    if not closed:
         second = _Tree()
         for member in members:
             for path in member.others:

@@ -351,11 +351,12 @@ class Tuned(GenerateJsonSchema):
                 made = self.handle_ref_overrides(self.generate_inner(field).copy())
             except PydanticOmit:
                 continue
-            path, others = fields.paths(name, field.get("validation_alias"), by_alias=by_alias, by_name=by_name)
+            path, others = fields.paths(
+                name, field.get("validation_alias"), by_alias=by_alias, by_name=by_name, required=required
+            )
             members.append(fields.Member(path, others, made, required))
-        free = self._setting("extra") not in ("forbid", "allow")
         closed = self._setting("extra") == "forbid"
-        return fields.object_of(members, free_keys=free, closed=closed, where=str(self._setting("title") or "a model"))
+        return fields.object_of(members, closed=closed, where=str(self._setting("title") or "a model"))
 
     def field_is_present(self, field: Any) -> bool:
         return field.get("init", True) is not False and super().field_is_present(field)

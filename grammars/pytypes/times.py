@@ -139,7 +139,7 @@ def _some(*units: str) -> str:
 
 
 _SECONDS = r"(?:\.[0-9]{1,9})?S"
-_LONG_TIME = _some("[0-9]{1,9}H", "[0-9]{1,9}M", f"[0-9]{{1,9}}{_SECONDS}")
+_LONG_TIME = _some("[0-9]{1,6}H", "[0-9]{1,6}M", f"[0-9]{{1,8}}{_SECONDS}")  # below 2**32 seconds together
 _SHORT_TIME = _some("(?:1?[0-9]|2[0-3])H", "[1-5]?[0-9]M", f"[1-5]?[0-9]{_SECONDS}")
 _LONG_DATE = _some("[0-9]{1,6}Y", "[0-9]{1,7}M", "[0-9]{1,8}D")
 _FEWER_THAN_A_YEAR = "(?:(?:[1-9]?[0-9]|[12][0-9]{2}|3[0-5][0-9]|36[0-4])D)?"
