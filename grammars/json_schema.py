@@ -36,11 +36,11 @@ from structgen.grammars.expr import seq
 from structgen.grammars.machine import Cell, Machine, Thread
 from structgen.grammars.residual import state
 from structgen.grammars.schema.arrays import MAX_CONTAINS
+from structgen.grammars.schema.cases import MAX_WISHES
 from structgen.grammars.schema.document import Document, Draft, Place, draft_named, escaped
 from structgen.grammars.schema.expand import check_built, check_circles
 from structgen.grammars.schema.layout import LAYOUTS, Layout
 from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
-from structgen.grammars.schema.objects import MAX_WISHES
 from structgen.grammars.schema.report import Report
 from structgen.grammars.schema.scalars import check_multiples, check_pattern
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from structgen.errors import GrammarTooComplex
 
 if TYPE_CHECKING:
+    from structgen.grammars.schema.cases import ObjectCase
     from structgen.grammars.schema.nodes import Node
-    from structgen.grammars.schema.objects import ObjectCase
 
 MAX_KNOTS = 10
 

@@ -19,6 +19,7 @@ from structgen.grammars.expr import Expr, alt, literal, seq
 from structgen.grammars.machine import Cell, Frame, Gate, Thread
 from structgen.grammars.residual import Checked, Recorded, Residual, State, state
 from structgen.grammars.schema.arrays import ArrayPlan
+from structgen.grammars.schema.cases import ObjectCase
 from structgen.grammars.schema.distinct import parsed
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.expand import Conjunction, expand
@@ -35,7 +36,7 @@ from structgen.grammars.schema.keywords import (
 from structgen.grammars.schema.layout import Layout
 from structgen.grammars.schema.literals import accepts, plainly_satisfies, same_value, satisfies
 from structgen.grammars.schema.negation import container_equal
-from structgen.grammars.schema.objects import ObjectCase, ObjectPlan, plans_of
+from structgen.grammars.schema.objects import ObjectPlan, plans_of
 from structgen.grammars.schema.scalars import QUOTE, literals, number_expr, spells_integers, string_body
 
 SCALAR, OPENS_OBJECT, OPENS_ARRAY, CLOSES = range(4)
