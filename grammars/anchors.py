@@ -29,8 +29,8 @@ from structgen.grammars.pattern import (
     Repeat,
     alternate,
     concat,
-    has,
     may_be_empty,
+    places,
     repeat,
 )
 
@@ -51,10 +51,11 @@ class _Settler:
 
     def __init__(self) -> None:
         self.memo: dict[tuple[int, bool], tuple[Node, Node]] = {}
+        self.begins: dict[int, tuple[Node, bool]] = {}
 
     def settle(self, node: Node, newline_after: bool) -> Node:
         """``newline_after``: what follows ``node`` may begin with a newline (else Python's ``$`` is just the end)."""
-        if not has(node, (Anchor, Look)):
+        if not any(places(node)):
             return node
         key = (id(node), newline_after)
         if key not in self.memo:
@@ -70,13 +71,34 @@ class _Settler:
             found: list[Node] = []
             for item in reversed(node.items):
                 found.append(self.settle(item, newline_after))
-                newline_after = _may_begin_with_newline(item) or (newline_after and may_be_empty(item))
+                newline_after = self.may_begin(item) or (newline_after and may_be_empty(item))
             return concat(reversed(found))
         if isinstance(node, Repeat):
-            again = newline_after or _may_begin_with_newline(node.body)
+            again = newline_after or self.may_begin(node.body)
             return repeat(self.settle(node.body, again), node.lo, node.hi, node.lazy)
         assert isinstance(node, Look)
         return self._look(node)
+
+    def may_begin(self, node: Node) -> bool:
+        """Whether ``node`` may begin with a newline."""
+        if isinstance(node, Chars):
+            return 10 in node.chars
+        found = self.begins.get(id(node))
+        if found is None:
+            found = self.begins[id(node)] = (node, self._may_begin(node))
+        return found[1]
+
+    def _may_begin(self, node: Node) -> bool:
+        if isinstance(node, Concat):
+            for item in node.items:
+                if self.may_begin(item):
+                    return True
+                if not may_be_empty(item):
+                    return False
+            return False
+        if isinstance(node, Alternate):
+            return any(map(self.may_begin, node.items))
+        return isinstance(node, Repeat) and self.may_begin(node.body)
 
     def _anchor(self, node: Anchor, newline_after: bool) -> Node:
         if node.kind == "line_start":
@@ -101,7 +123,7 @@ class _Settler:
 def _replace(node: Node, old: Node, new: Node) -> Node:
     if node == old:
         return new
-    if not has(node, Anchor):
+    if not places(node)[0]:
         return node
     if isinstance(node, Concat):
         return concat([_replace(item, old, new) for item in node.items])
@@ -110,21 +132,6 @@ def _replace(node: Node, old: Node, new: Node) -> Node:
     if isinstance(node, Repeat):
         return Repeat(_replace(node.body, old, new), node.lo, node.hi, node.lazy)
     return node
-
-
-def _may_begin_with_newline(node: Node) -> bool:
-    if isinstance(node, Chars):
-        return 10 in node.chars
-    if isinstance(node, Concat):
-        for item in node.items:
-            if _may_begin_with_newline(item):
-                return True
-            if not may_be_empty(item):
-                return False
-        return False
-    if isinstance(node, Alternate):
-        return any(map(_may_begin_with_newline, node.items))
-    return isinstance(node, Repeat) and _may_begin_with_newline(node.body)
 
 
 class _Resolver:
@@ -138,7 +145,7 @@ class _Resolver:
         """What ``node`` matches when it begins at the text's start and ends at its end, as the flags say."""
         if isinstance(node, Anchor):
             return EMPTY if (start if node.kind == "start" else end) else NOTHING
-        if not has(node, Anchor):
+        if not places(node)[0]:
             return node
         key = (id(node), -1, start, end)
         if key not in self.memo:
@@ -176,7 +183,7 @@ class _Resolver:
 
     def _split(self, items: tuple[Node, ...], at: int, start: bool, end: bool) -> Node:
         after = at
-        while after < len(items) and not has(items[after], Anchor):
+        while after < len(items) and not places(items[after])[0]:
             after += 1
         if after == len(items):
             return concat(items[at:])

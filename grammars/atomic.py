@@ -58,19 +58,50 @@ def expand(node: Node) -> Node:
         Refused: a counted repeat in an atomic group that would have to be written out too often, or turns of a
             repeat there that may or may not be empty.
     """
-    return _open(_close(node)) if has_atomic(node) else node
+    writer = _Writer()
+    return writer.open(writer.close(node))
 
 
-def has_atomic(node: Node) -> bool:
-    queue, seen = [node], set()
-    while queue:
-        at = queue.pop()
-        if isinstance(at, Atomic):
-            return True
-        if not isinstance(at, Chars) and id(at) not in seen:
-            seen.add(id(at))
-            queue += children(at)
-    return False
+class _Writer:
+    """One run over one tree; parts are shared in it, and each is written once."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Node, bool]] = {}
+        self._closed: dict[int, tuple[Node, Node]] = {}
+        self._opened: dict[int, tuple[Node, Node]] = {}
+
+    def has_atomic(self, node: Node) -> bool:
+        if isinstance(node, Chars):
+            return False
+        found = self._found.get(id(node))
+        if found is None:
+            inside = isinstance(node, Atomic) or any(map(self.has_atomic, children(node)))
+            found = self._found[id(node)] = (node, inside)
+        return found[1]
+
+    def close(self, node: Node) -> Node:
+        """Innermost groups first; each stays wrapped, which says that it matches in one way."""
+        if not self.has_atomic(node):
+            return node
+        found = self._closed.get(id(node))
+        if found is None:
+            made = rebuilt(node, self.close)
+            if isinstance(made, Atomic):
+                made = Atomic(_first(made.body, EMPTY))
+                if _size(made) > MAX_SIZE:
+                    raise Refused(f"written with lookahead, it has more than {MAX_SIZE} parts")
+            found = self._closed[id(node)] = (node, made)
+        return found[1]
+
+    def open(self, node: Node) -> Node:
+        """Take the wrappings away."""
+        if not self.has_atomic(node):
+            return node
+        found = self._opened.get(id(node))
+        if found is None:
+            made = self.open(node.body) if isinstance(node, Atomic) else rebuilt(node, self.open)
+            found = self._opened[id(node)] = (node, made)
+        return found[1]
 
 
 def is_single_way(node: Node) -> bool:
@@ -86,25 +117,6 @@ def is_single_way(node: Node) -> bool:
 
 def _is_counted(node: Node) -> bool:
     return isinstance(node, Repeat) and node.lo == node.hi and is_single_way(node.body)
-
-
-def _close(node: Node) -> Node:
-    """Innermost groups first; each stays wrapped, which says that it matches in one way."""
-    if not has_atomic(node):
-        return node
-    made = rebuilt(node, _close)
-    if isinstance(made, Atomic):
-        made = Atomic(_first(made.body, EMPTY))
-        if _size(made) > MAX_SIZE:
-            raise Refused(f"written with lookahead, it has more than {MAX_SIZE} parts")
-    return made
-
-
-def _open(node: Node) -> Node:
-    """Take the wrappings away."""
-    if isinstance(node, Atomic):
-        return _open(node.body)
-    return rebuilt(node, _open) if has_atomic(node) else node
 
 
 def _unless(way: Node, then: Node) -> Node:
@@ -192,7 +204,7 @@ def _first_empty_turns(node: Repeat, then: Node) -> Node:
     """Turns that may be empty: an empty turn ends the repeat."""
     body, lo, hi = node.body, node.lo, node.hi
     if isinstance(body, Atomic):  # one way: it reads something here or it does not
-        opened = _open(body)
+        opened = _Writer().open(body)
         reads, empty = consuming_ways(opened), empty_ways(opened)
         if reads is not None:
             turn = Atomic(reads)

@@ -16,7 +16,7 @@ also ends a turn that is not asked for and reads nothing), while in Python they 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsupportedGrammar
@@ -250,7 +250,8 @@ class _Elimination:
     def split(self, node: Node, ordered: bool, backward: bool) -> Node:
         if ordered and not self.in_order(node):
             raise self.refused("is used where the order of matching counts")
-        return alternate(self.walk(node, None, backward).values())
+        ways = self.walk(node, None, backward).values()
+        return alternate(ways) if ordered else _any_of(ways)
 
     def reads(self, node: Node) -> tuple[bool, bool]:
         """Whether ``node`` may look at what the group held before it, and whether it always sets the group."""
@@ -385,7 +386,7 @@ class _Elimination:
     def _look(self, node: Look, state: State) -> Ways:
         ways = self.walk(node.body, state, node.behind and self.ecma)
         if node.negated or self.index not in self.facts.sets(node):
-            made = look(alternate(ways.values()), node.behind, node.negated)
+            made = look(_any_of(ways.values()), node.behind, node.negated)
             return {} if made == NOTHING else {state: made}
         return self._first(ways, node, lambda way: look(way, node.behind, False))
 
@@ -415,7 +416,7 @@ class _Elimination:
         """The last turn decides, and a turn beyond ``lo`` reads something."""
         lo, hi = node.lo, node.hi
         ways = self.walk(node.body, None, backward)
-        any_way = alternate(ways.values())
+        any_way = _any_of(ways.values())
         found: dict[State, list[Node]] = {state: [EMPTY]} if lo == 0 else {}
         for after, way in ways.items():
             if lo:
@@ -439,7 +440,7 @@ class _Elimination:
             raise self.refused("is used in one turn of a repeat and set in an earlier one")
         ways = self.walk(node.body, _BEFORE, backward)
         skipping = ways.pop(_BEFORE, NOTHING)
-        setting = alternate(ways.values())
+        setting = _any_of(ways.values())
         found: Ways = {state: EMPTY} if lo == 0 and node.lazy else {}
         if skipping == NOTHING:
             before = repeat(setting, max(lo - 1, 0), None if hi is None else hi - 1)
@@ -536,6 +537,18 @@ class _Elimination:
         for _ in range(node.lo):
             found = self._product(body, found)
         return found
+
+
+def _any_of(ways: Iterable[Node]) -> Node:
+    """Any of them, in any order: single characters become one set."""
+    found: list[Node] = []
+    ranges: list[tuple[int, int]] = []
+    for way in ways:
+        if isinstance(way, Chars):
+            ranges += way.chars.ranges
+        else:
+            found.append(way)
+    return alternate([*found, Chars(CharSet(ranges))])
 
 
 def _chars(node: Node) -> list[Chars]:

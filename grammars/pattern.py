@@ -17,8 +17,9 @@ from structgen.grammars.charset import ANY, CharSet
 class Node:
     """Base of the syntax tree. Trees are immutable and compare by content; parts may be shared."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_hash", "_places")
     _hash: int
+    _places: tuple[bool, bool]
 
     def __hash__(self) -> int:
         try:
@@ -211,6 +212,19 @@ def has(node: Node, kinds: type[Node] | tuple[type[Node], ...]) -> bool:
         seen.add(id(at))
         queue += children(at)
     return False
+
+
+def places(node: Node) -> tuple[bool, bool]:
+    """Whether an anchor, and whether a lookaround occurs in ``node``, outside of lookaround bodies."""
+    try:
+        return node._places
+    except AttributeError:
+        anchor, look = isinstance(node, Anchor), isinstance(node, Look)
+        for part in () if look else children(node):
+            inner = places(part)
+            anchor, look = anchor or inner[0], look or inner[1]
+        object.__setattr__(node, "_places", (anchor, look))
+        return (anchor, look)
 
 
 def depth(node: Node) -> int:
