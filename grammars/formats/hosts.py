@@ -125,7 +125,7 @@ class Host(Position):
         return _moves(self)
 
     def after(self, char: int) -> Position | None:
-        to = Host(self.style, self.used, self.bidi, self.broken, _kept(self.style, self.text + chr(char)))
+        to = self._with(chr(char))
         return to if _alive(to) else None
 
     def next_label(self) -> Position | None:
@@ -140,8 +140,11 @@ class Host(Position):
             return Loose(self.style, "a-label", max(self.room - len(self.text) - _needed(self), 0))
         return _loose(self) if self.style.unicode else None
 
-    def jump(self, text: str) -> Position:
+    def _with(self, text: str) -> Host:
         return Host(self.style, self.used, self.bidi, self.broken, _kept(self.style, self.text + text))
+
+    def jump(self, text: str) -> Position:
+        return self._with(text)
 
     def sift(self, codes: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         if self.decodes:
@@ -151,7 +154,13 @@ class Host(Position):
         text = self.text if self.style.decodes else unicodedata.normalize("NFC", self.text)
         lengths = np.empty(len(offsets) - 1, dtype=np.int32)
         octets(np.array([ord(char) for char in text], dtype=np.int32), codes, offsets, self.room, lengths)
-        return lengths <= self.room
+        fits = lengths <= self.room
+        if self.bidi or (not self.text.isascii() and idna.examine(self.text, self.style.decodes).wants):
+            # Something must still come, or the label must end well: look where that may not fit in.
+            for i in np.flatnonzero(fits & (lengths > self.room - SURE_ROOM)).tolist():
+                more = codes[offsets[i] : offsets[i + 1]].tolist()
+                fits[i] = _alive(self._with("".join(map(chr, more))))
+        return fits
 
     def clamped(self, limit: int) -> Position:
         if self.used and not self.style.unicode and self.used + len(self.text) + limit + MAX_LABEL + 1 < MAX_NAME:
@@ -300,7 +309,9 @@ def _candidates(at: Host) -> CharSet:
         return _written("ascii")
     if _octets(at.style, at.text) >= at.room and at.style.decodes:
         return EMPTY
-    return _written("rtl" if idna.examine(at.text, at.style.decodes).rtl else "ltr")
+    label = idna.examine(at.text, at.style.decodes)
+    chars = _written("rtl" if label.rtl else "ltr")
+    return chars if label.next is None else chars & label.next
 
 
 @lru_cache(maxsize=8)
@@ -324,7 +335,7 @@ def _loose(at: Host) -> Loose:
         return Loose(at.style, "upper" if any("A" <= char <= "Z" for char in text) else "lower")
     label = idna.examine(text, at.style.decodes)
     direction = "rtl" if label.rtl else "ltr"
-    return Loose(at.style, f"all of {direction}" if label.wants or at.bidi else direction)
+    return Loose(at.style, f"all of {direction}" if label.next is not None else direction)
 
 
 @lru_cache(maxsize=1024)

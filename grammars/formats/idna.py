@@ -168,6 +168,7 @@ class Label(NamedTuple):
         rtl: it holds a character written from right to left (RFC 5893).
         fits: it keeps the rule of bidirectional names.
         wants: characters one of which must still come, in order of preference; () if none must.
+        next: where only some characters may come next, those.
     """
 
     dead: bool
@@ -176,9 +177,7 @@ class Label(NamedTuple):
     rtl: bool = False
     fits: bool = False
     wants: tuple[Sequence[int], ...] = ()
-
-
-_DEAD = Label(dead=True, valid=False)
+    next: CharSet | None = None
 
 
 @lru_cache(maxsize=65536)
@@ -191,6 +190,7 @@ def examine(text: str, normal: bool = True) -> Label:
     dead = text[0] == "-" or text[2:4] == "--" or unicodedata.category(text[0]).startswith("M")
     dead = dead or (normal and not unicodedata.is_normalized("NFC", text))
     wants: list[Sequence[int]] = []
+    upcoming: CharSet | None = None
     if text.endswith("-"):
         wants.append(_BASIC)
     for i, char in enumerate(text):
@@ -198,7 +198,8 @@ def examine(text: str, normal: bool = True) -> Label:
             ok, want = _in_context(text, i)
             dead = dead or not ok
             if want:
-                wants.append(want)
+                wants.append(_lower(want))
+                upcoming = _next(want)
     mixed = not (_ARABIC_DIGITS.isdisjoint(text) or _EXTENDED_DIGITS.isdisjoint(text))
     rtl, fits, clash, ending = direction(text)
     mixed = mixed or clash
@@ -209,7 +210,7 @@ def examine(text: str, normal: bool = True) -> Label:
         else:
             dead = True
     dead = dead or mixed
-    return Label(dead, not dead and not wants, mixed, rtl, fits, tuple(wants))
+    return Label(dead, not dead and not wants, mixed, rtl, fits, tuple(wants), upcoming)
 
 
 _BASIC = tuple(map(ord, "a0"))
@@ -217,42 +218,44 @@ _CONTEXT = frozenset("\u200c\u200d\u00b7\u0375\u05f3\u05f4\u30fb")
 _VIRAMA = 9
 
 
-def _in_context(text: str, at: int) -> tuple[bool, Sequence[int]]:
-    """Whether a character may stand there (RFC 5892, appendix A), and of what one must still come."""
+def _in_context(text: str, at: int) -> tuple[bool, str]:
+    """Whether a character may stand there (RFC 5892, appendix A), and what must still come for it."""
     char, before = text[at], text[at - 1 : at] if at else ""
     after = text[at + 1 : at + 2]
     if char == "\u00b7":
-        return before == "l" and after in ("", "l"), () if after else (ord("l"),)
+        return before == "l" and after in ("", "l"), "" if after else "l"
     if char == "\u0375":
         if not after:
-            return True, _lower("Greek")
-        return ord(after) in _script("Greek"), ()
+            return True, "Greek"
+        return ord(after) in _script("Greek"), ""
     if char in "\u05f3\u05f4":
-        return before != "" and ord(before) in _script("Hebrew"), ()
+        return before != "" and ord(before) in _script("Hebrew"), ""
     if char == "\u30fb":
         found = any(ord(each) in _script(name) for each in text for name in ("Hiragana", "Katakana", "Han"))
-        return True, () if found else _lower("Kana")
+        return True, "" if found else "Kana"
     if before and unicodedata.combining(before) == _VIRAMA:
-        return True, ()
+        return True, ""
     if char == "\u200d":
-        return False, ()
+        return False, ""
     joining = _joining()
     i = at - 1
     while i >= 0 and _transparent(text[i]):
         i -= 1
     if i < 0 or (ord(text[i]) not in joining.left and ord(text[i]) not in joining.dual):
-        return False, ()
+        return False, ""
     i = at + 1
     while i < len(text) and _transparent(text[i]):
         i += 1
     if i == len(text):
-        return True, _lower("Joining")
-    return ord(text[i]) in joining.right or ord(text[i]) in joining.dual, ()
+        return True, "Joining"
+    return ord(text[i]) in joining.right or ord(text[i]) in joining.dual, ""
 
 
 @lru_cache(maxsize=8)
 def _lower(name: str) -> tuple[int, ...]:
     """Valid characters to complete a context with."""
+    if name == "l":
+        return (ord("l"),)
     if name == "Joining":
         chars = _joining().right | _joining().dual
     elif name == "Kana":
@@ -260,6 +263,19 @@ def _lower(name: str) -> tuple[int, ...]:
     else:
         chars = _script(name)
     return tuple(code for code in chars if kind(code) == "valid" and code not in _composing())
+
+
+@lru_cache(maxsize=8)
+def _next(want: str) -> CharSet | None:
+    """What may come next where ``want`` must come."""
+    if want == "l":
+        return CharSet.of("l")
+    if want == "Greek":
+        return _script("Greek")
+    if want == "Kana":
+        return None
+    transparent = CharSet((code, code) for code in _others() if _transparent(chr(code)))
+    return _joining().right | _joining().dual | transparent
 
 
 class Direction(NamedTuple):

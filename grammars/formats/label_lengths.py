@@ -15,7 +15,7 @@ _i32 = Array(int32, 1, "C")
 _i64 = Array(int64, 1, "C")
 
 
-@njit(_types.void(_i32, _i32, _i64, int64, _i32), cache=True, nogil=True)
+@njit(_types.void(_i32, _i32, _i64, int64, _i32), cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def octets(
     text: NDArray[np.int32], codes: NDArray[np.int32], offsets: NDArray[np.int64], limit: int,
     lengths: NDArray[np.int32],
