@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,8 +149,7 @@ class Host(Position):
     def sift(self, codes: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         if self.decodes:
             return None
-        from structgen.grammars.formats.label_lengths import octets
-
+        octets = _compiled()
         text = self.text if self.style.decodes else unicodedata.normalize("NFC", self.text)
         lengths = np.empty(len(offsets) - 1, dtype=np.int32)
         octets(np.array([ord(char) for char in text], dtype=np.int32), codes, offsets, self.room, lengths)
@@ -450,6 +449,14 @@ def _search(at: Host, run: punycode.Run, room: int, depth: int) -> bool:
     return True
 
 
+def _compiled() -> Any:
+    from structgen.grammars.formats.label_lengths import octets
+
+    return octets
+
+
 def name(style: Style, encoding: Encoding) -> Expr:
     """Names of a style."""
+    if style.unicode:
+        _compiled()  # once for an installation; while a grammar is compiled, not while masks are made
     return lifted(Host(style), encoding)
