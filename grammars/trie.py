@@ -107,7 +107,7 @@ class Trie:
     """
 
     __slots__ = (
-        "_views", "by_path", "byte", "deeper", "depth", "end", "here", "id", "max_len", "root",
+        "_views", "byte", "deeper", "depth", "end", "here", "id", "key_ends", "max_len", "root",
         "shared", "start", "tokens",
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ class Trie:
         self.root = root
         self._views: dict[int, Trie] = {} if views is None else views
         self._views[root] = self
-        self.by_path: WeakKeyDictionary[State, dict[bytes, list[int]]] = WeakKeyDictionary()
+        self.key_ends: WeakKeyDictionary[State, _KeyEnds] = WeakKeyDictionary()
         last = int(end[root])
         self.deeper = last > root + 1
         self.max_len = int(depth[root:last].max()) - int(depth[root])
@@ -317,18 +317,19 @@ def split_checked(residual: Checked, trie: Trie) -> Split:
 def _banned(residual: FreshKey, trie: Trie, split: Split) -> set[int]:
     """Nodes at which a taken key is complete. Where neither the text nor the token holds an escape, a key has one
     spelling, so it is looked up; what holds one is decoded."""
-    by_path = trie.by_path.get(residual.inner)
-    if by_path is None:
-        by_path = trie.by_path[residual.inner] = {}
-        for where, _ in split.nodes:
-            for node in where.tolist():
-                by_path.setdefault(trie.path(node), []).append(node)
+    known = trie.key_ends.get(residual.inner)
+    if known is None:
+        known = trie.key_ends[residual.inner] = _KeyEnds(trie, split)
     text, taken = residual.text, residual.taken
     opened = text.find(b'"')
-    if opened < 0 or b"\\" in text:
+    if opened < 0:
+        by_key = known.by_key(residual)
+        return {node for key in taken & by_key.keys() for node in by_key[key]}
+    by_path = known.by_path
+    if b"\\" in text:
         suspects = list(by_path)
     else:
-        suspects = [path for path in by_path if b"\\" in path]
+        suspects = list(known.escaped)
         for key in taken:
             spelled = json.dumps(key, ensure_ascii=False).encode("utf-8", "surrogatepass")
             if spelled.startswith(text[opened:]):
@@ -336,3 +337,22 @@ def _banned(residual: FreshKey, trie: Trie, split: Split) -> set[int]:
     return {
         node for path in suspects if path in by_path and residual.decode(text + path) in taken for node in by_path[path]
     }
+
+
+class _KeyEnds:
+    """The ends of a key in a trie, by the bytes that lead to them, and by the key where it begins there too."""
+
+    def __init__(self, trie: Trie, split: Split) -> None:
+        self.by_path: dict[bytes, list[int]] = {}
+        for where, _ in split.nodes:
+            for node in where.tolist():
+                self.by_path.setdefault(trie.path(node), []).append(node)
+        self.escaped = [path for path in self.by_path if b"\\" in path]
+        self._by_key: dict[str, list[int]] | None = None
+
+    def by_key(self, residual: FreshKey) -> dict[str, list[int]]:
+        if self._by_key is None:
+            self._by_key = {}
+            for path, nodes in self.by_path.items():
+                self._by_key.setdefault(residual.decode(path), []).extend(nodes)
+        return self._by_key
