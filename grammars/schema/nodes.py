@@ -263,10 +263,16 @@ class Node:
     def _enter_gated(self, outcome: int, cell: Cell, depth: int) -> list[Thread]:
         gate = _ValueGate(Check(self.places))
         bracket = b"{" if outcome == OPENS_OBJECT else b"["
-        return [
-            Thread(Recorded(residual, bracket, ((0, cell.depth),)), above)
-            for residual, above in self._inside(outcome, cell.push(gate), depth)
-        ]
+        found: list[Thread] = []
+        for residual, above in self._inside(outcome, cell.push(gate), depth):
+            if isinstance(residual, Recorded):  # the first item of an array that remembers its items
+                marks = ((0, cell.depth), *((offset + 1, at) for offset, at in residual.marks))
+                inner = residual.inner
+                made = Recorded(inner, bracket + residual.text, marks, residual.wanted, residual.volatile)
+            else:
+                made = Recorded(residual, bracket, ((0, cell.depth),))
+            found.append(Thread(made, above))
+        return found
 
     def _inside(self, outcome: int, cell: Cell, depth: int) -> list[Thread]:
         found: list[Thread] = []
