@@ -43,7 +43,7 @@ def find(name: str, value: str | None = None, *, ecma: bool = False, any_case: b
         LookupError: no such property; the message names similar ones.
     """
     asked = _plain(name) if value is None else f"{_plain(name)}={_plain(value)}"
-    found = _qualified(_plain(name), _plain(value), ecma) if value else _bare(_plain(name), ecma, any_case)
+    found = _qualified(_plain(name), _plain(value), ecma, any_case) if value else _bare(_plain(name), ecma, any_case)
     if found is None:
         shown = name if value is None else f"{name}={value}"
         raise LookupError(f"there is no Unicode property {shown!r}{_similar(asked, ecma)}")
@@ -112,17 +112,17 @@ def _category_union(prefix: str) -> CharSet:
     return CharSet(ranges)
 
 
-def _qualified(name: str, value: str, ecma: bool) -> CharSet | None:
+def _qualified(name: str, value: str, ecma: bool, any_case: bool) -> CharSet | None:
     kind = _KINDS.get(name)
     if kind == "gc":
-        return _category(value)
+        return _category("LC" if any_case and value in _CASED else value)
     if kind == "sc" or kind == "scx":
         return _script(kind, value)
     if ecma:
         return None
     if kind == "blk":
         return _block(value)
-    found = _set("binary", name)
+    found = _binary(name, any_case)
     if found is None or value not in (*_YES, *_NO):
         return None
     return found if value in _YES else ~found
@@ -141,6 +141,10 @@ def _block(value: str) -> CharSet | None:
     return _set("blk", value)
 
 
+def _binary(name: str, any_case: bool) -> CharSet | None:
+    return _set("binary", "CASED" if any_case and name in ("UPPERCASE", "UPPER", "LOWERCASE", "LOWER") else name)
+
+
 def _bare(name: str, ecma: bool, any_case: bool) -> CharSet | None:
     if name in ("ANY", "ASCII"):
         return ANY if name == "ANY" else CharSet([(0, 0x7F)])
@@ -150,9 +154,7 @@ def _bare(name: str, ecma: bool, any_case: bool) -> CharSet | None:
     if found is None and not ecma:
         found = _first(_script("sc", name), _block(name))
     if found is None:
-        found = _set("binary", name)
-        if any_case and found in (_set("binary", "UPPERCASE"), _set("binary", "LOWERCASE")):
-            return _set("binary", "CASED")
+        found = _binary(name, any_case)
         if found is None and name in ("ALNUM", "ALPHANUMERIC") and not ecma:
             return (_set("binary", "ALPHABETIC") or EMPTY) | (_category("ND") or EMPTY)
     if found is None and not ecma and name.startswith("IS"):

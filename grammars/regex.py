@@ -175,7 +175,7 @@ def _without_properties(pattern: str) -> tuple[str, list[int], dict[int, _Proper
         if found[3] is not None or found[5]:
             code = next(spare)
             negated = (found[1] == "P") is not bool(found[2])
-            sets[code] = _Property(found[3] or found[5], found[4], negated, found.start())
+            sets[code] = _Property(found[5] or found[3], found[4], negated, found.start())
             text = chr(code)
         made.append(text)
         origin += range(found.start(), found.start() + len(text))
