@@ -124,6 +124,9 @@ class Store:
         self.delta[DEAD] = DEAD
         self._by_expr: dict[Expr, State | None] = {NEVER: None}
         self._alive: dict[Expr, bool] = {}
+        self._strict = True
+        self.undecided = 0
+        """How often a search for a string met its limit in the middle of a text."""
         self._alive_sets: deque[frozenset[Expr]] = deque(maxlen=16)
         self._afters: dict[tuple[Expr, Expr], frozenset[Expr]] = {}
         self._levels: dict[tuple[frozenset[Expr], Expr], frozenset[Expr]] = {}
@@ -162,7 +165,11 @@ class Store:
         """Build the transitions of ``state`` for ``byte`` and its like."""
         with LOCK:
             mask = state.expr.byte_class(byte)
-            target = self.state(state.expr.derive(byte))
+            strict, self._strict = self._strict, False
+            try:
+                target = self.state(state.expr.derive(byte))
+            finally:
+                self._strict = strict
             same = _bytes_of(mask)
             self.delta[state.id, same] = DEAD if target is None else target.id
             state.next.update(dict.fromkeys(same.tolist(), target))
@@ -171,9 +178,11 @@ class Store:
     def _has_successor(self, expr: Expr) -> bool:
         return any(self._is_alive(expr.derive(byte)) for byte, _ in expr.classes())
 
-    def _is_alive(self, expr: Expr, fuel: int = 20_000) -> bool:
+    def _is_alive(self, expr: Expr) -> bool:
         """Whether some string is in the language: trivial without intersection and complement, else a
-        search for a nullable derivative whose result is kept for every expression on the way."""
+        search for a nullable derivative whose result is kept for every expression on the way. What a search within
+        its limit cannot decide is refused while a grammar is compiled; later, in the middle of a text, it is taken
+        for alive, so that nothing legal is forbidden (a dead end is left by the engine)."""
         if not expr.boolean:
             return expr is not NEVER
         known = self._alive.get(expr)
@@ -189,18 +198,39 @@ class Store:
             if any(conditions <= alive for alive in self._alive_sets):
                 self._alive[expr] = True
                 return True
+        try:
+            return self._search(expr, 20_000 if self._strict or self.undecided < 3 else 1_000)
+        except GrammarTooComplex:
+            if self._strict:
+                raise
+            self.undecided += 1
+            self._alive[expr] = True
+            return True
+
+    def _search(self, expr: Expr, fuel: int) -> bool:
         parent: dict[Expr, Expr | None] = {expr: None}
-        near, small, limit = deque([expr]), [(0, 0, expr)], fuel
-        done: set[Expr] = set()
+        near, far, small, limit = deque([expr]), [expr], [(0, 0, expr)], fuel
+        done: dict[Expr, list[Expr]] = {}
         turn = 0
         while len(done) < len(parent):
             # In turns the nearest, the farthest and the one with the fewest conditions open: each finds at once what
-            # the others would search long for.
-            turn += 1
-            at = (near.popleft, near.pop, lambda: heappop(small)[2])[turn % 3 if near and small else 0 if near else 2]()
-            if at in done:
+            # the others would search long for. The farthest goes on from its own steps only, not from the others'.
+            turn = (turn + 1) % 3
+            if turn == 0:
+                at = near.popleft()
+            elif turn == 1 and far:
+                at = far.pop()
+            elif turn == 2 and small:
+                at = heappop(small)[2]
+            else:
                 continue
-            done.add(at)
+            if at in done:
+                if turn == 1:
+                    far += done[at]
+                    done[at] = []
+                continue
+            below: list[Expr] = []
+            done[at] = below
             found = bool(at.outcomes) or self._alive.get(at, False)
             if not found and isinstance(at, And) and (fuel < limit // 2 or _demands(at)):
                 counted = self._is_count_alive(at)
@@ -218,6 +248,7 @@ class Store:
                     break
                 parent[left] = at
                 near.append(left)
+                (far if turn == 1 else below).append(left)
                 heappush(small, (_open_conditions(left), -len(parent), left))
             if found:
                 step: Expr | None = at

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars import regex
+from structgen.grammars import regex, residual
 from structgen.grammars.bounded import at_most
 from structgen.grammars.charset import ANY, CharSet
 from structgen.grammars.encoding import JSON_ANY, JSON_CANONICAL, UTF8, utf8_switch
@@ -271,3 +271,25 @@ def test_equal_expressions_are_one_object() -> None:
     assert neg(neg(literal(b"a"))) is literal(b"a")
     assert both(literal(b"a"), ALL) is literal(b"a")
     assert regex.lower(regex.parse("a(b|c)*")) is regex.lower(regex.parse("a(?:c|b)*?"))
+
+
+def test_undecided_emptiness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused while a grammar is compiled; in the middle of a text taken for alive, so that nothing legal is lost."""
+    store = residual.Store()
+    text = rep(byte_set(b"abc"))
+    expr = both(seq(text, literal(b"a"), text), neg(seq(text, literal(b"bb"), text)))
+    begun = store.state(expr)
+    assert begun is not None
+
+    def undecided(self: residual.Store, expr: Expr, fuel: int) -> bool:
+        raise GrammarTooComplex("too many states")
+
+    monkeypatch.setattr(residual.Store, "_search", undecided)
+    with pytest.raises(GrammarTooComplex):
+        residual.Store().state(expr)
+    store._alive.clear()
+    after = begun.advance(ord("b"))
+    assert after is not None
+    assert store.undecided > 0
+    with pytest.raises(GrammarTooComplex):
+        store.state(both(text, neg(literal(b"ab"))))
