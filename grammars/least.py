@@ -38,6 +38,7 @@ from structgen.grammars.expr import (
     rep,
     seq,
 )
+from structgen.grammars.lifted import Lifted, Reading, completion
 
 FUEL = 3_000  # derivatives of one search
 MAX_TAGS = 4
@@ -115,6 +116,11 @@ def _measured(expr: Expr) -> Ends:
         return ends(expr.body)
     if expr is NEVER:
         return {}
+    if isinstance(expr, (Lifted, Reading)):
+        known = completion(expr)
+        if known is not None:
+            _steps[expr] = {0: (known, EPSILON)}
+            return {0: len(known)}
     return _of_tagged(expr) if isinstance(expr, Tagged) else _search(expr)
 
 
@@ -267,7 +273,7 @@ def _bound(expr: Expr) -> int:
         return len(expr.data)
     if isinstance(expr, Words):
         return min(_of_words(expr).values(), default=1)
-    return 1
+    return expr.position.nearest if isinstance(expr, Lifted) else 1
 
 
 def _is_searched(expr: Expr) -> bool:

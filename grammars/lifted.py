@@ -19,7 +19,20 @@ from numpy.typing import NDArray
 
 from structgen.grammars.charset import CharSet
 from structgen.grammars.encoding import Encoding
-from structgen.grammars.expr import EPSILON, NEVER, UNSURE_OUTCOME, Alt, Expr, Seq, _intern, alt, out, seq
+from structgen.grammars.expr import (
+    EPSILON,
+    NEVER,
+    UNSURE_OUTCOME,
+    Alt,
+    Expr,
+    Literal,
+    Seq,
+    Switch,
+    _intern,
+    alt,
+    out,
+    seq,
+)
 
 
 class Position:
@@ -53,6 +66,15 @@ class Position:
     def loose(self) -> Position | None:
         """The twin without memory: of its moves those to forgetful positions and to others of this automaton
         hold for this position too; ``UNSURE`` ones must be looked up here. None: there is nothing to forget."""
+        return None
+
+    @property
+    def nearest(self) -> int:
+        """No text that ends here is shorter, in characters."""
+        return 0 if self.ends else 1
+
+    def completion(self, at_least: int = 0) -> str | None:
+        """A text that leads to an end, of at least so many characters and not many more; None: not known."""
         return None
 
     def jump(self, text: str) -> Position | None:
@@ -221,6 +243,47 @@ class Loose(Expr):
 
     def __repr__(self) -> str:
         return f"Loose({self.position!r}, {self.tail!r})"
+
+
+def completion(expr: Expr, at_least: int = 0) -> bytes | None:
+    """A string of the language of an expression with positions, of at least so many characters; None: not known."""
+    if isinstance(expr, Lifted):
+        text = expr.position.completion(at_least)
+        return None if text is None else _spelled(text, expr.encoding)
+    if isinstance(expr, Reading):
+        for char in expr.chars & CharSet([_span(expr.prefix)]):
+            to = None if 0xD800 <= char <= 0xDFFF else expr.position.after(char)
+            text = None if to is None else to.completion(max(at_least - 1, 0))
+            if text is None:
+                continue
+            n = len(expr.prefix)
+            begun = [each for each in expr.encoding.spellings(chr(char)) if each.startswith(expr.prefix)]
+            return min(begun, key=len)[n:] + _spelled(text, expr.encoding) if begun else None
+        return None
+    if isinstance(expr, Seq):
+        head: bytes | None = expr.head.data if isinstance(expr.head, Literal) else completion(expr.head)
+        if head is None and isinstance(expr.head, Switch):
+            head = _first(expr.head)
+        tail = expr.tail.data if isinstance(expr.tail, Literal) else completion(expr.tail, at_least)
+        return None if head is None or tail is None else head + tail
+    if isinstance(expr, Alt):
+        return next((found for item in expr.items if (found := completion(item, at_least)) is not None), None)
+    return None
+
+
+def _first(expr: Expr) -> bytes | None:
+    """A string of a character's spellings."""
+    data = b""
+    while isinstance(expr, Switch):
+        lo, _, expr = expr.cases[0]
+        data += bytes([lo])
+    if isinstance(expr, Literal):
+        return data + expr.data
+    return data if expr is EPSILON else None
+
+
+def _spelled(text: str, encoding: Encoding) -> bytes:
+    return b"".join(min(encoding.spellings(char), key=len) for char in text)
 
 
 def only_unsure(expr: Expr) -> bool:

@@ -198,6 +198,8 @@ class Store:
             if any(conditions <= alive for alive in self._alive_sets):
                 self._alive[expr] = True
                 return True
+            if self._has_witness(expr):
+                return True
         try:
             return self._search(expr, 20_000 if self._strict or self.undecided < 3 else 1_000)
         except GrammarTooComplex:
@@ -265,6 +267,24 @@ class Store:
                 )
         for each in parent:
             self._alive[each] = False
+        return False
+
+    def _has_witness(self, expr: And) -> bool:
+        """Whether the text that an operand proposes satisfies all. Operands with positions know one, where a search
+        would meet ever new ones."""
+        from structgen.grammars.lifted import completion
+
+        least = max((item.lo for item in expr.items if isinstance(item, Rep)), default=0)
+        for item in expr.items:
+            data = completion(item, least)
+            if data is None or len(data) > 4096:
+                continue
+            path: list[Expr] = [expr]
+            for byte in data:
+                path.append(path[-1].derive(byte))
+            if path[-1].outcomes:
+                self._alive.update(dict.fromkeys(path, True))
+                return True
         return False
 
     def _is_count_alive(self, expr: And) -> bool | None:

@@ -140,6 +140,23 @@ class Host(Position):
             return Loose(self.style, "a-label", max(self.room - len(self.text) - _needed(self), 0))
         return _loose(self) if self.style.unicode else None
 
+    def completion(self, at_least: int = 0) -> str | None:
+        text = _completion(self)
+        if text is None or len(text) >= at_least:
+            return text
+        at: Position = self._with(text)
+        while len(text) < at_least:
+            assert isinstance(at, Host)
+            # Letters up to the limit of the label or name, then more labels; none of a single octet is left over.
+            further = at.after(ord("a")) if not at.decodes else None
+            if further is not None and (at.used + MAX_LABEL < MAX_NAME or len(at.text) < at.room):
+                text, at = text + "a", further
+            elif (dotted := at.next_label()) is not None and (further := dotted.after(ord("a"))) is not None:
+                text, at = text + ".a", further
+            else:
+                return None
+        return text if at.ends else None
+
     def _with(self, text: str) -> Host:
         return Host(self.style, self.used, self.bidi, self.broken, _kept(self.style, self.text + text))
 
@@ -254,7 +271,22 @@ def _alive(at: Host) -> bool:
         return True
     if _octets(style, text) > room:
         return False
-    return any(True for _ in _endings(at, 3))
+    return next(_endings(at, 3), None) is not None
+
+
+@lru_cache(maxsize=4096)
+def _completion(at: Host) -> str | None:
+    """A short end of the label."""
+    if at.ends:
+        return ""
+    if at.decodes:
+        try:
+            return _completed(at)
+        except _Undecided:
+            return None
+    if at.text.isascii():
+        return "a"
+    return next((text[len(at.text) :] for text in _endings(at, 3)), None)
 
 
 def _endings(at: Host, depth: int) -> Iterator[str]:
@@ -375,17 +407,31 @@ def _needed(at: Host) -> int:
 
 
 @lru_cache(maxsize=65536)
-def _completes(at: Host) -> bool:
-    """Whether an A-label near its limit can be completed: with a delimiter, which makes what is there the ASCII
-    characters of the label, or by digits alone. Every number that fits is tried, in order; where there are too many,
-    it is taken for possible."""
+def _completed(at: Host) -> str | None:
+    """What completes an A-label, near its limit; None if nothing does. With a delimiter, which makes what is there the
+    ASCII characters of the label, or by digits alone. Every number that fits is tried, in order.
+
+    Raises:
+        _Undecided: there are too many.
+    """
     text, room = at.text[len(PREFIX) :], at.room - len(at.text)
     for more in ("", "a"):
         basic = text + more
-        if basic and _restarts(at.bidi, _shape(basic), room - len(more) - 1):
-            return True
+        if basic and (digits := _mended(at.bidi, _shape(basic), room - len(more) - 1)) is not None:
+            return f"{more}-{digits}"
     run = punycode.run(text)
-    return run is not None and _search(at, run, room, 3)
+    return None if run is None else _search(at, run, room, 3)
+
+
+def _completes(at: Host) -> bool:
+    try:
+        return _completed(at) is not None
+    except _Undecided:
+        return True
+
+
+class _Undecided(Exception):
+    pass
 
 
 def _shape(text: str) -> str:
@@ -398,55 +444,59 @@ _LETTER = 0xDF  # the first valid letter outside of ASCII: every other one takes
 
 
 @lru_cache(maxsize=65536)
-def _restarts(bidi: bool, basic: str, room: int, depth: int = 3) -> bool:
-    """Whether up to ``depth`` letters inserted into ``basic`` make a label, in ``room`` digits."""
-    return _mends(Host(IDN_HOSTNAME, bidi=bidi), punycode.Run(basic), room, depth)
+def _mended(bidi: bool, basic: str, room: int) -> str | None:
+    """Digits that insert up to three letters into ``basic`` so that it is a label, at most ``room``."""
+    return _mends(Host(IDN_HOSTNAME, bidi=bidi), punycode.Run(basic), room, 3)
 
 
-def _mends(at: Host, run: punycode.Run, room: int, depth: int) -> bool:
-    places = {0, 1, 2, 3, 4, len(run.text)}  # elsewhere nothing is to be mended
-    for place in sorted(places):
+def _mends(at: Host, run: punycode.Run, room: int, depth: int) -> str | None:
+    for place in sorted({0, 1, 2, 3, 4, len(run.text)}):  # elsewhere nothing is to be mended
         number = (_LETTER - run.char) * (len(run.text) + 1) + place - run.place
         if place > len(run.text) or number < 0 or (digits := run.digits(number)) > room:
             continue
         made = run.inserted(number)
         label = idna.examine(made.text)
         if label.valid and at._allows(Closed(0, label.rtl, label.fits)):
-            return True
-        if depth > 1 and _mends(at, made, room - digits, depth - 1):
-            return True
-    return False
+            return run.spelled(number)
+        if depth > 1 and (further := _mends(at, made, room - digits, depth - 1)) is not None:
+            return run.spelled(number) + further
+    return None
 
 
 FUEL = 800
 
 
-def _search(at: Host, run: punycode.Run, room: int, depth: int) -> bool:
-    """Whether at most ``room`` digits behind ``run`` make a label."""
+def _search(at: Host, run: punycode.Run, room: int, depth: int) -> str | None:
+    """At most ``room`` digits that make a label of ``run``."""
     if room < 1 or not depth or not all(map(idna.kind, map(ord, run.text))):
-        return False
-    later: list[tuple[punycode.Run, int]] = []
+        return None
+    later: list[tuple[str, punycode.Run]] = []
     starts = [lo for lo, _ in idna.permitted().ranges]
     more = 0
     for _ in range(FUEL):
         digits, delta = run.digits(more), run.delta + more * run.weight
         char, _place = run.target(delta)
         if digits > room or char > idna.LAST:
-            return any(_search(at, made, left, depth - 1) for made, left in later)
+            break
         if char not in idna.permitted():
             i = bisect_left(starts, char)
             if i == len(starts):
-                return any(_search(at, made, left, depth - 1) for made, left in later)
+                break
             more = max(-(-(run.least(starts[i]) - run.delta) // run.weight), more + 1)
             continue
         made = run.inserted(delta)
         label = idna.examine(made.text)
         if label.valid and at._allows(Closed(0, label.rtl, label.fits)):
-            return True
+            return run.spelled(more)
         if not label.mixed and not (label.rtl and at.broken and at.style.unicode) and digits < room:
-            later.append((made, room - digits))
+            later.append((run.spelled(more), made))
         more += 1
-    return True
+    else:
+        raise _Undecided
+    for read, made in later:
+        if (further := _search(at, made, room - len(read), depth - 1)) is not None:
+            return read + further
+    return None
 
 
 def _compiled() -> Any:

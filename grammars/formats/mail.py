@@ -47,6 +47,12 @@ class Local(Position):
     def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
         return _moves(self)
 
+    def completion(self, at_least: int = 0) -> str | None:
+        text = {"quoted": '"', "escaped": 'a"', "atom": "", "closed": ""}.get(self.mode, "a")
+        if self.mode != "closed" and len(text) < at_least:
+            text = "a" * (at_least - len(text)) + text
+        return text if at_least <= len(text) <= self.left else None
+
 
 @lru_cache(maxsize=1024)
 def _moves(at: Local) -> Sequence[tuple[CharSet, Position | None]]:

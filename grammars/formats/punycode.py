@@ -64,6 +64,15 @@ class Run(NamedTuple):
             count += 1
         return count
 
+    def spelled(self, more: int) -> str:
+        """Those digits."""
+        text, at = "", self.at
+        while (t := _threshold(at, self.bias)) <= more:
+            text += DIGITS[t + (more - t) % (BASE - t)]
+            more = (more - t) // (BASE - t)
+            at += BASE
+        return text + DIGITS[more]
+
     def target(self, delta: int) -> tuple[int, int]:
         """(code point, place) that a number inserts."""
         steps, place = divmod(self.place + delta, len(self.text) + 1)

@@ -98,6 +98,41 @@ class Pattern(Position):
             return None
         return Pattern(self.mode, _forgotten(self.mode, self.data), self.context.forgotten(), forgetful=True)
 
+    @property
+    def nearest(self) -> int:
+        context = self.context
+        named = sum(len(name) + 5 for name in context.missing)
+        unnamed = max(context.wanted - context.groups - len(context.missing), 0)
+        return (self.mode not in _ENDING) + len(context.nest) + named + 2 * unnamed
+
+    def completion(self, at_least: int = 0) -> str:
+        at, text = self, ""
+        while at.mode not in _ENDING:
+            char = at._towards_end()
+            text += char
+            after = next(to for chars, to in at.moves() if ord(char) in chars)
+            after = at.after(ord(char)) if after is None else after
+            assert isinstance(after, Pattern)
+            at = after
+        context = at.context
+        groups = "".join(f"(?<{name}>)" for name in sorted(context.missing))
+        groups += "()" * (context.wanted - context.groups - len(context.missing))
+        more = at_least - len(text) - len(groups) - len(context.nest)
+        return text + "a" * more + ")" * len(context.nest) + groups
+
+    def _towards_end(self) -> str:
+        """A character after which fewer ones are needed than before it."""
+        moves = self.moves()
+        if self.mode in ("name", "reference", "behind") and self.data is not None:
+            return ">" if any(ord(">") in chars for chars, _ in moves) else "a"
+        if self.mode == "property" and self.data[2]:
+            read = self.data[2][1:]
+            return min((name for name in _property_names()[self.data[1]] if name.startswith(read)), key=len)[len(read)]
+        for char in ")]}d>:=a":
+            if any(ord(char) in chars for chars, _ in moves):
+                return char
+        return chr(moves[0][0].ranges[0][0])
+
     def clamped(self, limit: int) -> Position:
         nest = self.context.nest
         if len(nest) <= limit + 1:
