@@ -73,6 +73,11 @@ class Expr:
         return self
 
     @property
+    def within(self) -> Expr | None:
+        """A wider language that is known to hold this one, if any: intersections leave it out."""
+        return None
+
+    @property
     def remembers(self) -> bool:
         """Texts read so far make so many different expressions that tables should not be filled with them."""
         return False
@@ -679,6 +684,8 @@ def both(*items: Expr) -> Expr:
             flat.update(item.items)
         elif item is not ALL:
             flat.add(item)
+    if len(flat) > 1:
+        flat.difference_update([item.within for item in flat if item.within is not None])
     if not flat:
         return ALL
     if len(flat) == 1:

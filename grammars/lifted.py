@@ -111,6 +111,10 @@ class Lifted(Expr):
     _steps: tuple[tuple[Expr, CharSet, Position | None], ...]
 
     @property
+    def within(self) -> Expr:
+        return self.encoding.any_text
+
+    @property
     def remembers(self) -> bool:
         return self.position.loose() is not None
 

@@ -128,7 +128,7 @@ class Pattern(Position):
         if self.mode == "property" and self.data[2]:
             read = self.data[2][1:]
             return min((name for name in _property_names()[self.data[1]] if name.startswith(read)), key=len)[len(read)]
-        for char in ")]}d>:=a":
+        for char in ")" if self.mode == "open" else "]}d:=a":
             if any(ord(char) in chars for chars, _ in moves):
                 return char
         return chr(moves[0][0].ranges[0][0])
