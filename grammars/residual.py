@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars.expr import ALL_BYTES, NEVER, Alt, And, Expr, Rep, Seq, Switch, Tagged, both, is_code
+from structgen.grammars.expr import ALL_BYTES, NEVER, Alt, And, Expr, Literal, Rep, Seq, Switch, Tagged, both, is_code
 
 if TYPE_CHECKING:
     from structgen.grammars.trie import Split, Trie
@@ -116,7 +116,7 @@ class Store:
     ``limit`` states is replaced by an empty one; grammars that use the old one keep it alive.
     """
 
-    def __init__(self, limit: int = 200_000) -> None:
+    def __init__(self, limit: int = 100_000) -> None:
         self.limit = limit
         self.delta: NDArray[np.int32] = np.full((1024, 256), MISS, dtype=np.int32)
         self.flags: NDArray[np.uint8] = np.zeros(1024, dtype=np.uint8)
@@ -164,15 +164,18 @@ class Store:
     def fill(self, state: State, byte: int) -> State | None:
         """Build the transitions of ``state`` for ``byte`` and its like."""
         with LOCK:
-            mask = state.expr.byte_class(byte)
-            strict, self._strict = self._strict, False
-            try:
-                target = self.state(state.expr.derive(byte))
-            finally:
-                self._strict = strict
-            same = _bytes_of(mask)
-            self.delta[state.id, same] = DEAD if target is None else target.id
-            state.next.update(dict.fromkeys(same.tolist(), target))
+            known = int(self.delta[state.id, byte])
+            if known != MISS:
+                target = self.states[known]
+            else:
+                mask = state.expr.byte_class(byte)
+                strict, self._strict = self._strict, False
+                try:
+                    target = self.state(state.expr.derive(byte))
+                finally:
+                    self._strict = strict
+                self.delta[state.id, _bytes_of(mask)] = DEAD if target is None else target.id
+            state.next[byte] = target  # this byte alone: a dictionary of all would be larger than the row
             return target
 
     def _has_successor(self, expr: Expr) -> bool:
@@ -270,13 +273,16 @@ class Store:
         return False
 
     def _has_witness(self, expr: And) -> bool:
-        """Whether the text that an operand proposes satisfies all. Operands with positions know one, where a search
-        would meet ever new ones."""
+        """Whether the shortest text of an operand satisfies the others too. Operands with positions propose one of
+        the least length that is demanded, where a search would meet ever new ones."""
+        from structgen.grammars import least
         from structgen.grammars.lifted import completion
 
-        least = max((item.lo for item in expr.items if isinstance(item, Rep)), default=0)
+        demanded = max((item.lo for item in expr.items if isinstance(item, Rep)), default=0)
         for item in expr.items:
-            data = completion(item, least)
+            data = completion(item, demanded)
+            if data is None and isinstance(item, (Seq, Alt, Switch, Literal)) and not item.boolean and least.ends(item):
+                data = least.word(item, None)
             if data is None or len(data) > 4096:
                 continue
             path: list[Expr] = [expr]
