@@ -125,7 +125,8 @@ def _qualified(name: str, value: str, ecma: bool, any_case: bool) -> CharSet | N
     found = _binary(name, any_case)
     if found is None or value not in (*_YES, *_NO):
         return None
-    return found if value in _YES else ~found
+    # With IGNORECASE, regex reads Uppercase=No like Uppercase=Yes.
+    return found if value in _YES or (any_case and found is _set("binary", "CASED")) else ~found
 
 
 def _script(kind: Kind, value: str) -> CharSet | None:
