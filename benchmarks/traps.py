@@ -111,7 +111,8 @@ SCHEMAS: dict[str, Callable[[], Any]] = {
         "type": "array", "uniqueItems": True, "minItems": 1_000, "items": {"type": "object", "required": ["id"]},
     },
     "unevaluatedProperties over 10 anyOf": lambda: {
-        "type": "object", "anyOf": [{"properties": {f"p{i}": {"type": "string"}}, "required": [f"p{i}"]} for i in range(10)],
+        "type": "object",
+        "anyOf": [{"properties": {f"p{i}": {"type": "string"}}, "required": [f"p{i}"]} for i in range(10)],
         "unevaluatedProperties": False,
     },
     "pattern (a*)*b": lambda: {"type": "string", "pattern": "^(a*)*b$"},

@@ -95,8 +95,10 @@ def machine(
         root = forest.node([document.root])
         if not root.satisfiable:
             raise _unsatisfiable(root)
-        if gates or _meets_limits(places):
+        if gates:
             explore(root)
+        elif _meets_limits(places):
+            explore(root, MAX_EXPLORED)
     except RecursionError:
         raise GrammarTooComplex("the schema is nested too deeply") from None
     resources = document.resources
@@ -204,6 +206,9 @@ def _survey(document: Document, any_numbers: bool) -> list[Place]:
         if rules.one_of or rules.negations or rules.conditions or rules.contains or unevaluated:
             check_built(place)
     return list(found)
+
+
+MAX_EXPLORED = 2_000
 
 
 def _meets_limits(places: list[Place]) -> bool:

@@ -203,6 +203,8 @@ class Store:
                 return True
             if self._has_witness(expr):
                 return True
+            if self._is_ruled_out(expr):
+                return False
         try:
             return self._search(expr, 20_000 if self._strict or self.undecided < 3 else 1_000)
         except GrammarTooComplex:
@@ -292,6 +294,21 @@ class Store:
                 self._alive.update(dict.fromkeys(path, True))
                 return True
         return False
+
+    def _is_ruled_out(self, expr: And) -> bool:
+        """Whether nothing satisfies the intersection even where positions forget what they count."""
+        from structgen.grammars.lifted import widened
+
+        wide = widened(expr)
+        if wide is expr:
+            return False
+        try:
+            alive = self._is_alive(wide)
+        except GrammarTooComplex:
+            return False
+        if not alive:
+            self._alive[expr] = False
+        return not alive
 
     def _is_count_alive(self, expr: And) -> bool | None:
         """Whether a string is in the intersection of a counter over single characters (``minLength``, ``maxLength``)
@@ -397,6 +414,12 @@ def _open_conditions(expr: Expr) -> int:
 
 
 _store = Store()
+_holders: list[Callable[[], None]] = []
+
+
+def when_replaced(forget: Callable[[], None]) -> None:
+    """Call ``forget`` whenever a full store is replaced: caches that outlive grammars must not keep the old one."""
+    _holders.append(forget)
 
 
 def store() -> Store:
@@ -406,6 +429,8 @@ def store() -> Store:
         with LOCK:
             if len(_store.states) > _store.limit:
                 _store = Store(_store.limit)
+                for forget in _holders:
+                    forget()
     return _store
 
 

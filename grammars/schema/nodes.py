@@ -17,7 +17,7 @@ from structgen.errors import GrammarTooComplex
 from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import Expr, alt, literal, seq
 from structgen.grammars.machine import Cell, Frame, Gate, Thread
-from structgen.grammars.residual import Checked, Recorded, Residual, State, state
+from structgen.grammars.residual import Checked, Recorded, Residual, State, state, when_replaced
 from structgen.grammars.schema.arrays import ArrayPlan
 from structgen.grammars.schema.cases import ObjectCase
 from structgen.grammars.schema.distinct import parsed
@@ -93,6 +93,9 @@ def any_value(style: Style) -> Node:
     forest = Forest(style)
     forest._nodes[()] = node = Node(forest, ())
     return node
+
+
+when_replaced(any_value.cache_clear)
 
 
 class _Parts(NamedTuple):
@@ -352,9 +355,9 @@ def _more_than_values(rule: Rules) -> bool:
     return rule.enforced not in (["enum"], ["const"])
 
 
-def explore(root: Node) -> None:
-    """Look at every node below ``root``, so that what is not built is refused now and not in the middle of a text.
-    Raises GrammarTooComplex when there are too many."""
+def explore(root: Node, most: int = MAX_NODES) -> None:
+    """Look at the nodes below ``root``, ``most`` of them, so that what is beyond a limit is refused now and not in the
+    middle of a text. Raises GrammarTooComplex when there are too many of them at all."""
     seen, queue = {root}, [root]
     for node in queue:
         below: list[Node | None] = []
@@ -366,7 +369,9 @@ def explore(root: Node) -> None:
             if each is not None and each not in seen:
                 seen.add(each)
                 queue.append(each)
-        if len(seen) > MAX_NODES:
+        if len(seen) > most:
+            if most < MAX_NODES:
+                return
             raise GrammarTooComplex(f"the schema's keywords combine into more than {MAX_NODES} subschemas")
 
 
