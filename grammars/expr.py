@@ -72,10 +72,9 @@ class Expr:
         counters no larger than that; many expressions share one."""
         return self
 
-    @property
-    def within(self) -> Expr | None:
-        """A wider language that is known to hold this one, if any: intersections leave it out."""
-        return None
+    def lies_within(self, counter: Rep) -> bool:
+        """Whether a counter of characters is known to hold this language: intersections leave it out."""
+        return False
 
     @property
     def remembers(self) -> bool:
@@ -685,7 +684,8 @@ def both(*items: Expr) -> Expr:
         elif item is not ALL:
             flat.add(item)
     if len(flat) > 1:
-        flat.difference_update([item.within for item in flat if item.within is not None])
+        counters = [item for item in flat if isinstance(item, Rep)]
+        flat.difference_update([each for each in counters if any(item.lies_within(each) for item in flat)])
     if not flat:
         return ALL
     if len(flat) == 1:

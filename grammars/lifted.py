@@ -13,23 +13,27 @@ walk the twin, whose states are few and shared, and look closely only behind the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
 
-from structgen.grammars.charset import CharSet
+from structgen.grammars.charset import ANY, CharSet
 from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import (
     EPSILON,
     NEVER,
     UNSURE_OUTCOME,
     Alt,
+    And,
     Expr,
     Literal,
+    Rep,
     Seq,
     Switch,
     _intern,
     alt,
+    both,
     out,
     seq,
 )
@@ -69,12 +73,22 @@ class Position:
         return None
 
     @property
+    def longest(self) -> int | None:
+        """No text that ends here is longer, in characters; None: not known."""
+        return None
+
+    @property
     def nearest(self) -> int:
         """No text that ends here is shorter, in characters."""
         return 0 if self.ends else 1
 
     def completion(self, at_least: int = 0) -> str | None:
         """A text that leads to an end, of at least so many characters and not many more; None: not known."""
+        return None
+
+    def wider(self) -> Position | None:
+        """A position of few states with at least the same texts (without counters, say), to see at once that nothing
+        satisfies an intersection; None: none is known."""
         return None
 
     def jump(self, text: str) -> Position | None:
@@ -110,9 +124,10 @@ class Lifted(Expr):
     encoding: Encoding
     _steps: tuple[tuple[Expr, CharSet, Position | None], ...]
 
-    @property
-    def within(self) -> Expr:
-        return self.encoding.any_text
+    def lies_within(self, counter: Rep) -> bool:
+        if counter.lo or counter.body is not self.encoding.chars(ANY):
+            return False
+        return counter.hi is None or ((longest := self.position.longest) is not None and longest <= counter.hi)
 
     @property
     def remembers(self) -> bool:
@@ -273,6 +288,24 @@ def completion(expr: Expr, at_least: int = 0) -> bytes | None:
     if isinstance(expr, Alt):
         return next((found for item in expr.items if (found := completion(item, at_least)) is not None), None)
     return None
+
+
+def widened(expr: Expr) -> Expr:
+    """A language that holds that of ``expr``, with fewer states where positions are in it; else ``expr``."""
+    if isinstance(expr, Lifted):
+        wide = expr.position.wider()
+        return expr.encoding.any_text if wide is None else lifted(wide, expr.encoding)
+    if isinstance(expr, Reading):
+        return seq(expr.rest, expr.encoding.any_text)
+    if isinstance(expr, Seq):
+        head, tail = widened(expr.head), widened(expr.tail)
+        return expr if head is expr.head and tail is expr.tail else seq(head, tail)
+    if isinstance(expr, (Alt, And)):
+        items = [widened(item) for item in expr.items]
+        if all(map(is_, items, expr.items)):
+            return expr
+        return alt(*items) if isinstance(expr, Alt) else both(*items)
+    return expr
 
 
 def _first(expr: Expr) -> bytes | None:

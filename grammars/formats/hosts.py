@@ -157,6 +157,13 @@ class Host(Position):
                 return None
         return text if at.ends else None
 
+    @property
+    def longest(self) -> int:
+        return MAX_NAME - self.used - len(self.text)
+
+    def wider(self) -> Position:
+        return Rough(self.style, self.text[-1:] if self.text[-1:] in ("", "-") else "a")
+
     def _with(self, text: str) -> Host:
         return Host(self.style, self.used, self.bidi, self.broken, _kept(self.style, self.text + text))
 
@@ -207,6 +214,31 @@ class Loose(Position):
 
     def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
         return _loose_moves(self)
+
+
+@dataclass(frozen=True)
+class Rough(Position):
+    """Names of any labels that neither begin nor end with a hyphen.
+
+    Attributes:
+        last: of the label, "" before its first character, "-" or "a" for any other.
+    """
+
+    style: Style
+    last: str
+
+    @property
+    def ends(self) -> bool:
+        return self.last == "a"
+
+    def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
+        inside = _LOWER | _UPPER | (idna.permitted() if self.style.unicode else EMPTY)
+        found: _Moves = [(inside, Rough(self.style, "a"))]
+        if self.last:
+            found.append((_HYPHEN, Rough(self.style, "-")))
+        if self.last == "a":
+            found.append((CharSet.of(self.style.dots), Rough(self.style, "")))
+        return found
 
 
 def _kept(style: Style, text: str) -> str:

@@ -33,7 +33,7 @@ class Local(Position):
 
     Attributes:
         mode: "start"; in an atom; behind a "dot"; in quotes, there "escaped"; behind them ("closed").
-        left: octets that still fit in.
+        left: octets that still fit in; -1: any number.
     """
 
     unicode: bool
@@ -47,11 +47,14 @@ class Local(Position):
     def moves(self) -> Sequence[tuple[CharSet, Position | None]]:
         return _moves(self)
 
+    def wider(self) -> Position:
+        return Local(self.unicode, self.mode, -1)
+
     def completion(self, at_least: int = 0) -> str | None:
         text = {"quoted": '"', "escaped": 'a"', "atom": "", "closed": ""}.get(self.mode, "a")
         if self.mode != "closed" and len(text) < at_least:
             text = "a" * (at_least - len(text)) + text
-        return text if at_least <= len(text) <= self.left else None
+        return text if at_least <= len(text) and (self.left < 0 or len(text) <= self.left) else None
 
 
 @lru_cache(maxsize=1024)
@@ -59,7 +62,9 @@ def _moves(at: Local) -> Sequence[tuple[CharSet, Position | None]]:
     found: list[tuple[CharSet, Position | None]] = []
 
     def go(chars: CharSet, mode: str, octets: int = 1) -> None:
-        if at.left - octets >= _NEEDS[mode]:
+        if at.left < 0:
+            found.append((chars, Local(at.unicode, mode, at.left)))
+        elif at.left - octets >= _NEEDS[mode]:
             found.append((chars, Local(at.unicode, mode, at.left - octets)))
 
     wide = _WIDE if at.unicode else ()
