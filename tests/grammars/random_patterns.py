@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 if sys.version_info >= (3, 11):
     from re import _constants as sre
@@ -12,6 +14,8 @@ if sys.version_info >= (3, 11):
 else:
     import sre_constants as sre
     import sre_parse
+
+T = TypeVar("T")
 
 LEAVES = ["a", "b", "ab", r"\n", ".", "[ab]", "[^a]", r"[^\n]", r"\w", r"\W", r"\s", r"\d", "c", "[a-c]", "é", "K", "-"]
 QUANTIFIERS = ["*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?", "+?", "??", "{1,2}?"]
@@ -161,3 +165,23 @@ def ecma_pattern(rng: random.Random, depth: int, captures: list[int], *, annex_b
     body = rng.choice(ECMA_BEHIND)
     captures[0] += body.count("(") - body.count("(?")
     return rng.choice(["(?<=", "(?<!"]) + body + ")"
+
+
+def patient(verdict: Callable[[], T], seconds: float = 2.0) -> T | None:
+    """The oracle's verdict; None when it takes too long: a backtracking engine may need for ever. Counts processor
+    time, so that pytest's own timer is left alone."""
+    if not hasattr(signal, "setitimer"):
+        return verdict()
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        return verdict()
+    except TimeoutError:
+        return None
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -63,7 +63,9 @@ def test_agrees_with_re(seed: int, anchors: bool, looks: bool, search: bool) -> 
         return
     for _ in range(12):
         text = random_patterns.text(rng)
-        expected = finds(oracle, text) if search else bool(oracle.fullmatch(text))
+        expected = random_patterns.patient(lambda: finds(oracle, text) if search else bool(oracle.fullmatch(text)))  # noqa: B023
+        if expected is None:
+            break
         assert matches(made, text.encode()) == expected, (source, flags, text)
 
 

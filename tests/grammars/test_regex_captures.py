@@ -47,7 +47,9 @@ def test_random_pairs_agree_with_re(captures: bool) -> None:
             continue
         for _ in range(12):
             text = random_patterns.near(rng, source) if rng.random() < 0.7 else random_patterns.text(rng)
-            expected = bool(oracle.fullmatch(text))
+            expected = random_patterns.patient(lambda: bool(oracle.fullmatch(text)))  # noqa: B023
+            if expected is None:
+                break
             pairs, matched = pairs + 1, matched + expected
             assert matches(made, text.encode()) == expected, (source, flags, text)
     assert matched > pairs / 5
