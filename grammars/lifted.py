@@ -67,6 +67,10 @@ class Position:
         """The position after a character of a move without target; None: nothing can follow it."""
         raise NotImplementedError
 
+    def goes_on(self, chars: CharSet) -> bool:
+        """Whether any of these characters leads on, of a move without target."""
+        return any(self.after(char) is not None for char in chars if not 0xD800 <= char <= 0xDFFF)
+
     def loose(self) -> Position | None:
         """The twin without memory: of its moves those to forgetful positions and to others of this automaton
         hold for this position too; ``UNSURE`` ones must be looked up here. None: there is nothing to forget."""
@@ -270,7 +274,7 @@ def completion(expr: Expr, at_least: int = 0) -> bytes | None:
         text = expr.position.completion(at_least)
         return None if text is None else _spelled(text, expr.encoding)
     if isinstance(expr, Reading):
-        for char in expr.chars & CharSet([_span(expr.prefix)]):
+        for char in expr.chars & _under(expr.prefix):
             to = None if 0xD800 <= char <= 0xDFFF else expr.position.after(char)
             text = None if to is None else to.completion(max(at_least - 1, 0))
             if text is None:
@@ -349,9 +353,7 @@ def _reading(position: Position, encoding: Encoding, chars: CharSet, rest: Expr,
     if rest is EPSILON:
         to = position.after(decoded(prefix))
         return NEVER if to is None else lifted(to, encoding)
-    if position.checked and not any(
-        position.after(char) is not None for char in chars & CharSet([_span(prefix)]) if not 0xD800 <= char <= 0xDFFF
-    ):
+    if position.checked and not position.goes_on(chars & _under(prefix)):
         return NEVER
     made: Expr = _intern(Reading, (position, encoding, chars, rest, prefix), False, ())
     return made
@@ -372,24 +374,21 @@ def decoded(spelled: bytes) -> int:
     return ord(spelled.decode())
 
 
-def _span(prefix: bytes) -> tuple[int, int]:
-    """First and last code point that may be spelled with this beginning."""
-    if prefix[0] == 0x5C:
-        digits = prefix[2:6] if len(prefix) > 2 else b""
-        lo, hi = int(digits.ljust(4, b"0"), 16), int(digits.ljust(4, b"f"), 16)
-        if len(digits) < 4:
-            # A surrogate begins a pair: characters of the planes above.
-            return (lo, 0x10FFFF if hi >= 0xD800 and lo <= 0xDBFF else hi)
-        low = prefix[8:12]
-        high = 0x10000 + ((lo - 0xD800) << 10)
-        if not low:
-            return (high, high + 0x3FF)
-        return (high + max(int(low.ljust(4, b"0"), 16), 0xDC00) - 0xDC00,
-                high + min(int(low.ljust(4, b"f"), 16), 0xDFFF) - 0xDC00)
-    size = 2 if prefix[0] < 0xE0 else 3 if prefix[0] < 0xF0 else 4
-    lo = hi = prefix[0] & (0xFF >> (size + 1))
-    for i in range(1, size):
-        lo = lo << 6 | (prefix[i] & 0x3F if i < len(prefix) else 0)
-        hi = hi << 6 | (prefix[i] & 0x3F if i < len(prefix) else 0x3F)
-    return lo, min(hi, 0x10FFFF)
-
+def _under(prefix: bytes) -> CharSet:
+    """The characters that may be spelled with this beginning."""
+    if prefix[0] != 0x5C:
+        size = 2 if prefix[0] < 0xE0 else 3 if prefix[0] < 0xF0 else 4
+        lo = hi = prefix[0] & (0xFF >> (size + 1))
+        for i in range(1, size):
+            lo = lo << 6 | (prefix[i] & 0x3F if i < len(prefix) else 0)
+            hi = hi << 6 | (prefix[i] & 0x3F if i < len(prefix) else 0x3F)
+        return CharSet([(max(lo, (0x80, 0x800, 0x10000)[size - 2]), min(hi, 0x10FFFF))])
+    if len(prefix) < 2:
+        return ANY
+    lo, hi = (int(prefix[2:6].ljust(4, fill), 16) for fill in (b"0", b"f"))
+    pairs = (max(lo, 0xD800), min(hi, 0xDBFF))
+    if pairs[0] > pairs[1]:
+        return CharSet([(lo, hi)])
+    low, high = (max(int(prefix[8:12].ljust(4, b"0"), 16), 0xDC00), min(int(prefix[8:12].ljust(4, b"f"), 16), 0xDFFF))
+    first, last = (0x10000 + ((lead - 0xD800) << 10) - 0xDC00 for lead in pairs)
+    return CharSet([(lo, hi), (first + low, last + high)] if len(prefix) < 6 else [(first + low, last + high)])

@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,6 +129,17 @@ class Host(Position):
         to = self._with(chr(char))
         return to if _alive(to) else None
 
+    def goes_on(self, chars: CharSet) -> bool:
+        few = list(islice(chars, 8))
+        if any(self.after(char) is not None for char in few):
+            return True
+        if len(few) < 8 or self.decodes:
+            return any(self.after(char) is not None for char in islice(chars, 8, None))
+        # Near the limit: the lengths of all at once.
+        codes = np.concatenate([np.arange(lo, hi + 1, dtype=np.int32) for lo, hi in chars.ranges])
+        fits = self._fitting(codes, np.arange(len(codes) + 1, dtype=np.int64)) <= self.room
+        return any(self.after(char) is not None for char in codes[fits].tolist())
+
     def next_label(self) -> Position | None:
         """Behind a dot here."""
         closed = self._closed()
@@ -170,14 +182,19 @@ class Host(Position):
     def jump(self, text: str) -> Position:
         return self._with(text)
 
-    def sift(self, codes: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        if self.decodes:
-            return None
+    def _fitting(self, codes: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Octets of the label continued by each text."""
         octets = _compiled()
         text = self.text if self.style.decodes else unicodedata.normalize("NFC", self.text)
         lengths = np.empty(len(offsets) - 1, dtype=np.int32)
         octets(np.array([ord(char) for char in text], dtype=np.int32), codes, offsets, self.room, lengths)
-        fits = lengths <= self.room
+        return lengths
+
+    def sift(self, codes: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        if self.decodes:
+            return None
+        lengths = self._fitting(codes, offsets)
+        fits: NDArray[np.bool_] = lengths <= self.room
         if self.bidi or (not self.text.isascii() and idna.examine(self.text, self.style.decodes).wants):
             # Something must still come, or the label must end well: look where that may not fit in.
             for i in np.flatnonzero(fits & (lengths > self.room - SURE_ROOM)).tolist():
