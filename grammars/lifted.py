@@ -284,14 +284,25 @@ def completion(expr: Expr, at_least: int = 0) -> bytes | None:
             return min(begun, key=len)[n:] + _spelled(text, expr.encoding) if begun else None
         return None
     if isinstance(expr, Seq):
-        head: bytes | None = expr.head.data if isinstance(expr.head, Literal) else completion(expr.head)
-        if head is None and isinstance(expr.head, Switch):
-            head = _first(expr.head)
-        tail = expr.tail.data if isinstance(expr.tail, Literal) else completion(expr.tail, at_least)
+        tail = completion(expr.tail, at_least)
+        if tail is None and isinstance(expr.tail, Literal):
+            tail = expr.tail.data
+        head = None if tail is None else completion(expr.head) or _shortest(expr.head)
         return None if head is None or tail is None else head + tail
     if isinstance(expr, Alt):
         return next((found for item in expr.items if (found := completion(item, at_least)) is not None), None)
+    if isinstance(expr, Switch):
+        for lo, _, rest in expr.cases:
+            if (found := completion(rest, at_least)) is not None:
+                return bytes([lo]) + found
     return None
+
+
+def _shortest(expr: Expr) -> bytes | None:
+    """The shortest string of an expression without positions."""
+    from structgen.grammars import least
+
+    return least.word(expr, None) if not expr.boolean and least.ends(expr) else None
 
 
 def widened(expr: Expr) -> Expr:
@@ -310,17 +321,6 @@ def widened(expr: Expr) -> Expr:
             return expr
         return alt(*items) if isinstance(expr, Alt) else both(*items)
     return expr
-
-
-def _first(expr: Expr) -> bytes | None:
-    """A string of a character's spellings."""
-    data = b""
-    while isinstance(expr, Switch):
-        lo, _, expr = expr.cases[0]
-        data += bytes([lo])
-    if isinstance(expr, Literal):
-        return data + expr.data
-    return data if expr is EPSILON else None
 
 
 def _spelled(text: str, encoding: Encoding) -> bytes:
