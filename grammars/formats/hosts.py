@@ -512,21 +512,26 @@ def _mends(at: Host, run: punycode.Run, room: int, depth: int) -> str | None:
     return None
 
 
-FUEL = 800
+FUEL = 50_000
 
 
 def _search(at: Host, run: punycode.Run, room: int, depth: int) -> str | None:
     """At most ``room`` digits that make a label of ``run``."""
     if room < 1 or not depth or not all(map(idna.kind, map(ord, run.text))):
         return None
+    places = _mending(at.style.unicode and at.broken, at.bidi, run.text, min(depth, room, 2))
     later: list[tuple[str, punycode.Run]] = []
     starts = [lo for lo, _ in idna.permitted().ranges]
     more = 0
-    for _ in range(FUEL):
+    for _ in range(FUEL if places else 0):
         digits, delta = run.digits(more), run.delta + more * run.weight
-        char, _place = run.target(delta)
+        char, place = run.target(delta)
         if digits > room or char > idna.LAST:
             break
+        if place not in places:
+            # Where every number counts, on to the next place that helps.
+            more += 1 if run.weight > 1 else min((each - place) % (len(run.text) + 1) for each in places)
+            continue
         if char not in idna.permitted():
             i = bisect_left(starts, char)
             if i == len(starts):
@@ -537,15 +542,44 @@ def _search(at: Host, run: punycode.Run, room: int, depth: int) -> str | None:
         label = idna.examine(made.text)
         if label.valid and at._allows(Closed(0, label.rtl, label.fits)):
             return run.spelled(more)
-        if not label.mixed and not (label.rtl and at.broken and at.style.unicode) and digits < room:
+        if not label.mixed and not (label.rtl and at.broken and at.style.unicode) and digits < room and len(later) < 99:
             later.append((run.spelled(more), made))
         more += 1
     else:
-        raise _Undecided
+        if places:
+            raise _Undecided
     for read, made in later:
         if (further := _search(at, made, room - len(read), depth - 1)) is not None:
             return read + further
     return None
+
+
+@lru_cache(maxsize=4096)
+def _mending(broken: bool, bidi: bool, text: str, depth: int) -> frozenset[int]:
+    """The places at which a letter mends a label, or at which two of them begin to."""
+    at = Host(IDN_HOSTNAME, bidi=bidi, broken=broken)
+    label = idna.examine(text)
+    if label.mixed:
+        return frozenset()
+    if label.next is not None or any(len(want) > 2 for want in label.wants):
+        return frozenset(range(len(text) + 1))  # not any letter will do
+    letter = "\u05d0" if label.rtl else "\u4e00"
+
+    def mends(text: str) -> bool:
+        label = idna.examine(text)
+        return label.valid and at._allows(Closed(0, label.rtl, label.fits))
+
+    tried = [text[:place] + letter + text[place:] for place in range(len(text) + 1)]
+    found = frozenset(place for place, made in enumerate(tried) if mends(made))
+    if found or depth < 2:
+        return found
+    return frozenset(
+        place
+        for first, made in enumerate(tried)
+        for second in range(first + 1, len(made) + 1)
+        if mends(made[:second] + letter + made[second:])
+        for place in (first, second - 1)
+    )
 
 
 def _compiled() -> Any:
