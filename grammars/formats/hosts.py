@@ -557,6 +557,8 @@ def _search(at: Host, run: punycode.Run, room: int, depth: int) -> str | None:
 @lru_cache(maxsize=4096)
 def _mending(broken: bool, bidi: bool, text: str, depth: int) -> frozenset[int]:
     """The places at which a letter mends a label, or at which two of them begin to."""
+    if not text:
+        return frozenset((0,))
     at = Host(IDN_HOSTNAME, bidi=bidi, broken=broken)
     label = idna.examine(text)
     if label.mixed:
