@@ -16,7 +16,6 @@ the limit) the next characters would make the Punycode shorter again: these are 
 from __future__ import annotations
 
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,15 +28,10 @@ from numpy.typing import NDArray
 from structgen.grammars.charset import EMPTY, CharSet
 from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import Expr
-from structgen.grammars.formats import idna, punycode
+from structgen.grammars.formats import a_labels, idna, punycode
 from structgen.grammars.lifted import UNSURE, Position, lifted
 
 MAX_NAME, MAX_LABEL, PREFIX = 253, 63, "xn--"
-SURE_ROOM = 14
-"""With so many octets left, every beginning of an A-label can be completed: a letter, the delimiter, and two letters
-inserted mend whatever is wrong with the text before."""
-USUAL_ROOM = 4
-"""Enough where its first four characters are as they should be: the delimiter, and one letter inserted."""
 
 _LOWER = CharSet.range("a", "z") | CharSet.range("0", "9")
 _UPPER = CharSet.range("A", "Z")
@@ -103,6 +97,15 @@ class Host(Position):
         return self.style.decodes and self.text.startswith(PREFIX)
 
     @property
+    def _name(self) -> a_labels.Name:
+        """What counts of the labels before in A-labels."""
+        return a_labels.Name(self.bidi, self.broken) if self.style.unicode else a_labels.Name()
+
+    @property
+    def _needed(self) -> int:
+        return a_labels.needed(self.text[len(PREFIX) :], self._name)
+
+    @property
     def room(self) -> int:
         """Octets that the label may have."""
         return min(MAX_LABEL, MAX_NAME - self.used)
@@ -149,7 +152,7 @@ class Host(Position):
 
     def loose(self) -> Position | None:
         if self.decodes:
-            return Loose(self.style, "a-label", max(self.room - len(self.text) - _needed(self), 0))
+            return Loose(self.style, "a-label", max(self.room - len(self.text) - self._needed, 0))
         return _loose(self) if self.style.unicode else None
 
     def completion(self, at_least: int = 0) -> str | None:
@@ -197,7 +200,7 @@ class Host(Position):
         fits: NDArray[np.bool_] = lengths <= self.room
         if self.bidi or (not self.text.isascii() and idna.examine(self.text, self.style.decodes).wants):
             # Something must still come, or the label must end well: look where that may not fit in.
-            for i in np.flatnonzero(fits & (lengths > self.room - SURE_ROOM)).tolist():
+            for i in np.flatnonzero(fits & (lengths > self.room - a_labels.SURE_ROOM)).tolist():
                 more = codes[offsets[i] : offsets[i + 1]].tolist()
                 fits[i] = _alive(self._with("".join(map(chr, more))))
         return fits
@@ -281,11 +284,8 @@ def _closed(style: Style, text: str) -> Closed | None:
     if not text or text[-1] == "-" or text[0] == "-":
         return None
     if style.decodes and text.startswith(PREFIX):
-        decoded = punycode.decoded(text[len(PREFIX) :])
-        if decoded is None or not all(map(idna.kind, map(ord, decoded))):
-            return None
-        label = idna.examine(decoded)
-        return Closed(len(text), label.rtl, label.fits) if label.valid else None
+        spelled = a_labels.decoded(text[len(PREFIX) :])
+        return None if spelled is None else Closed(len(text), spelled.rtl, spelled.fits)
     if text.isascii():
         if style.decodes and style.unicode and text[2:4] == "--":
             return None
@@ -301,12 +301,19 @@ def _octets(style: Style, text: str) -> int:
     return len(PREFIX) + punycode.length(text)
 
 
+def _completes(at: Host) -> bool:
+    try:
+        return a_labels.completed(at.text[len(PREFIX) :], at.room - len(at.text), at._name) is not None
+    except a_labels.Undecided:
+        return True
+
+
 @lru_cache(maxsize=65536)
 def _alive(at: Host) -> bool:
     """Whether the label can still be completed."""
     style, text, room = at.style, at.text, at.room
     if at.decodes:
-        return len(text) <= room and (room - len(text) >= _needed(at) or at.ends or _completes(at))
+        return len(text) <= room and (room - len(text) >= at._needed or at.ends or _completes(at))
     if text.isascii():
         return _ascii_alive(at)
     if any("A" <= char <= "Z" for char in text):
@@ -330,8 +337,8 @@ def _completion(at: Host) -> str | None:
         return ""
     if at.decodes:
         try:
-            return _completed(at)
-        except _Undecided:
+            return a_labels.completed(at.text[len(PREFIX) :], at.room - len(at.text), at._name)
+        except a_labels.Undecided:
             return None
     if at.text.isascii():
         return "a"
@@ -444,144 +451,6 @@ def _loose_moves(at: Loose) -> Sequence[tuple[CharSet, Position | None]]:
         others -= chars
     found: _Moves = [(chars, Loose(at.style, phase, mirrored=at.mirrored)) for phase, chars in sure.items()]
     return [*found, (others | dots, UNSURE)]
-
-
-# ------------------------------------------------------------------------------------------- completing A-labels
-
-
-def _needed(at: Host) -> int:
-    """With so many octets left an A-label can surely be completed."""
-    head = at.text[len(PREFIX) : len(PREFIX) + 4]
-    return SURE_ROOM if at.bidi or len(head) < 4 or head[0] == "-" or head[2:] == "--" else USUAL_ROOM
-
-
-@lru_cache(maxsize=65536)
-def _completed(at: Host) -> str | None:
-    """What completes an A-label, near its limit; None if nothing does. With a delimiter, which makes what is there the
-    ASCII characters of the label, or by digits alone. Every number that fits is tried, in order.
-
-    Raises:
-        _Undecided: there are too many.
-    """
-    text, room = at.text[len(PREFIX) :], at.room - len(at.text)
-    for more in ("", "a"):
-        basic = text + more
-        if basic and (digits := _mended(at.bidi, _shape(basic), room - len(more) - 1)) is not None:
-            return f"{more}-{digits}"
-    run = punycode.run(text)
-    return None if run is None else _search(at, run, room, 3)
-
-
-def _completes(at: Host) -> bool:
-    try:
-        return _completed(at) is not None
-    except _Undecided:
-        return True
-
-
-class _Undecided(Exception):
-    pass
-
-
-def _shape(text: str) -> str:
-    """A text for which the same insertions make a label, as far as ASCII goes."""
-    alike = ["-" if char == "-" else "0" if char.isdigit() else "b" for char in text]
-    return "".join(alike[:4]) + "b" * len(alike[4:-1]) + "".join(alike[4:][-1:])
-
-
-_LETTER = 0xDF  # the first valid letter outside of ASCII: every other one takes as many digits or more
-
-
-@lru_cache(maxsize=65536)
-def _mended(bidi: bool, basic: str, room: int) -> str | None:
-    """Digits that insert up to three letters into ``basic`` so that it is a label, at most ``room``."""
-    return _mends(Host(IDN_HOSTNAME, bidi=bidi), punycode.Run(basic), room, 3)
-
-
-def _mends(at: Host, run: punycode.Run, room: int, depth: int) -> str | None:
-    for place in sorted({0, 1, 2, 3, 4, len(run.text)}):  # elsewhere nothing is to be mended
-        number = (_LETTER - run.char) * (len(run.text) + 1) + place - run.place
-        if place > len(run.text) or number < 0 or (digits := run.digits(number)) > room:
-            continue
-        made = run.inserted(number)
-        label = idna.examine(made.text)
-        if label.valid and at._allows(Closed(0, label.rtl, label.fits)):
-            return run.spelled(number)
-        if depth > 1 and (further := _mends(at, made, room - digits, depth - 1)) is not None:
-            return run.spelled(number) + further
-    return None
-
-
-FUEL = 50_000
-
-
-def _search(at: Host, run: punycode.Run, room: int, depth: int) -> str | None:
-    """At most ``room`` digits that make a label of ``run``."""
-    if room < 1 or not depth or not all(map(idna.kind, map(ord, run.text))):
-        return None
-    places = _mending(at.style.unicode and at.broken, at.bidi, run.text, min(depth, room, 2))
-    later: list[tuple[str, punycode.Run]] = []
-    starts = [lo for lo, _ in idna.permitted().ranges]
-    more = 0
-    for _ in range(FUEL if places else 0):
-        digits, delta = run.digits(more), run.delta + more * run.weight
-        char, place = run.target(delta)
-        if digits > room or char > idna.LAST:
-            break
-        if place not in places:
-            # Where every number counts, on to the next place that helps.
-            more += 1 if run.weight > 1 else min((each - place) % (len(run.text) + 1) for each in places)
-            continue
-        if char not in idna.permitted():
-            i = bisect_left(starts, char)
-            if i == len(starts):
-                break
-            more = max(-(-(run.least(starts[i]) - run.delta) // run.weight), more + 1)
-            continue
-        made = run.inserted(delta)
-        label = idna.examine(made.text)
-        if label.valid and at._allows(Closed(0, label.rtl, label.fits)):
-            return run.spelled(more)
-        if not label.mixed and not (label.rtl and at.broken and at.style.unicode) and digits < room and len(later) < 99:
-            later.append((run.spelled(more), made))
-        more += 1
-    else:
-        if places:
-            raise _Undecided
-    for read, made in later:
-        if (further := _search(at, made, room - len(read), depth - 1)) is not None:
-            return read + further
-    return None
-
-
-@lru_cache(maxsize=4096)
-def _mending(broken: bool, bidi: bool, text: str, depth: int) -> frozenset[int]:
-    """The places at which a letter mends a label, or at which two of them begin to."""
-    if not text:
-        return frozenset((0,))
-    at = Host(IDN_HOSTNAME, bidi=bidi, broken=broken)
-    label = idna.examine(text)
-    if label.mixed:
-        return frozenset()
-    if label.next is not None or any(len(want) > 2 for want in label.wants):
-        return frozenset(range(len(text) + 1))  # not any letter will do
-    letter = "\u05d0" if label.rtl else "\u4e00"
-
-    def mends(text: str) -> bool:
-        label = idna.examine(text)
-        return label.valid and at._allows(Closed(0, label.rtl, label.fits))
-
-    tried = [text[:place] + letter + text[place:] for place in range(len(text) + 1)]
-    found = frozenset(place for place, made in enumerate(tried) if mends(made))
-    if found or depth < 2:
-        return found
-    return frozenset(
-        place
-        for first, made in enumerate(tried)
-        for second in range(first + 1, len(made) + 1)
-        if mends(made[:second] + letter + made[second:])
-        for place in (first, second - 1)
-    )
 
 
 def _compiled() -> Any:

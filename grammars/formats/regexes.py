@@ -8,17 +8,16 @@ are of later editions too. Engines read a pattern without the flag more lenientl
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
-from structgen.grammars import properties
 from structgen.grammars.charset import ANY, EMPTY, MAX_CODE_POINT, CharSet
 from structgen.grammars.encoding import Encoding
 from structgen.grammars.expr import Expr
+from structgen.grammars.formats import escapes
+from structgen.grammars.formats.escapes import HEX, LEAD, TRAIL, joined
 from structgen.grammars.lifted import UNSURE, Position, lifted
 
 MAX_AHEAD = 99
@@ -27,11 +26,9 @@ _SYNTAX = CharSet.of("^$\\.*+?()[]{}|")
 _PLAIN = ANY - _SYNTAX
 _ESCAPABLE = _SYNTAX | CharSet.of("/")
 _DIGITS = CharSet.range("0", "9")
-_HEX = "0123456789abcdefABCDEF"
 _CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
 _KNOWN = CharSet.range("0", "9") | CharSet.range("A", "Z") | CharSet.range("a", "z")
 _LETTERS = CharSet.range("A", "Z") | CharSet.range("a", "z")
-_LEAD, _TRAIL = (0xD800, 0xDBFF), (0xDC00, 0xDFFF)
 _NO_NAMES: frozenset[str] = frozenset()
 
 
@@ -127,7 +124,8 @@ class Pattern(Position):
             return ">" if any(ord(">") in chars for chars, _ in moves) else "a"
         if self.mode == "property" and self.data[2]:
             read = self.data[2][1:]
-            return min((name for name in _property_names()[self.data[1]] if name.startswith(read)), key=len)[len(read)]
+            names = escapes.property_names()[self.data[1]]
+            return min((name for name in names if name.startswith(read)), key=len)[len(read)]
         for char in ")" if self.mode == "open" else "]}d:=a":
             if any(ord(char) in chars for chars, _ in moves):
                 return char
@@ -258,10 +256,10 @@ class Pattern(Position):
         """In the name of a group (``(``) or of a reference (``k``)."""
         kind, text = self.data
         if self.forgetful:
-            found: _Moves = [(_id_continue() if text else _id_start(), self._to("name", (kind, "a")))]
+            found: _Moves = [(escapes.id_continue() if text else escapes.id_start(), self._to("name", (kind, "a")))]
             found.append((CharSet.of("\\>" if text else "\\"), UNSURE))
             return found
-        found = [(_id_continue() if text else _id_start(), None)]
+        found = [(escapes.id_continue() if text else escapes.id_start(), None)]
         found.append((CharSet.of("\\"), self._to("spelled", (kind, text, ""))))
         if text and not (kind == "(" and text in self.context.names):
             found.append((CharSet.of(">"), self._named(kind, text)))
@@ -280,11 +278,11 @@ class Pattern(Position):
     def spelled(self) -> _Moves:
         r"""In a ``\u`` of a name."""
         kind, text, read = self.data
-        allowed = _id_continue() if text else _id_start()
+        allowed = escapes.id_continue() if text else escapes.id_start()
         if self.forgetful:
-            return [(CharSet.of(char), UNSURE) for char in _spellable(read, allowed)]
+            return [(CharSet.of(char), UNSURE) for char in escapes.spellable(read, allowed)]
         found: _Moves = []
-        for char, code in _spellable(read, allowed).items():
+        for char, code in escapes.spellable(read, allowed).items():
             to = self._to("spelled", (kind, text, read + char)) if code is None else self._to(
                 "name", (kind, text + chr(code))
             )
@@ -296,7 +294,7 @@ class Pattern(Position):
         if not read.startswith("{"):
             return [(CharSet.of("{"), self._to("property", (place, kinds, "{")))]
         found: _Moves = []
-        for char, kinds_left in _property_chars(kinds, read[1:]).items():
+        for char, kinds_left in escapes.property_chars(kinds, read[1:]).items():
             if char == "}":
                 to: Position | None = self._to("atom") if place is None else self._to("set")
             elif char == "=":
@@ -324,13 +322,13 @@ class Pattern(Position):
     def unicode(self) -> _Moves:
         place, read = self.data
         found = self._hexadecimal("unicode", place, read, 4)
-        if not read and _reaches(place, 0, MAX_CODE_POINT):
+        if not read and escapes.reaches(place, 0, MAX_CODE_POINT):
             found.append((CharSet.of("{"), self._to("braced", (place, ""))))
         return found
 
     def _hexadecimal(self, mode: str, place: Any, read: str, digits: int) -> _Moves:
         found: _Moves = []
-        for digit in _HEX:
+        for digit in HEX:
             text = (read + digit).lower() if place is not None else "0" * (len(read) + 1)
             if len(text) == digits:
                 to = self._value(place, int(text, 16), unit=digits == 4)
@@ -346,21 +344,21 @@ class Pattern(Position):
             return True
         _, low, lead = place
         if digits == 4:
-            if lead is not None and hi >= _TRAIL[0] and lo <= _TRAIL[1]:
-                if _joined(lead, min(hi, _TRAIL[1])) >= low:
+            if lead is not None and hi >= TRAIL[0] and lo <= TRAIL[1]:
+                if joined(lead, min(hi, TRAIL[1])) >= low:
                     return True
-            elif lead is None and hi >= _LEAD[0] and lo <= _LEAD[1] and _joined(min(hi, _LEAD[1]), _TRAIL[1]) >= low:
+            elif lead is None and hi >= LEAD[0] and lo <= LEAD[1] and joined(min(hi, LEAD[1]), TRAIL[1]) >= low:
                 return True
         return bool(hi >= low if lead is None else lead >= low)
 
     def braced(self) -> _Moves:
         place, read = self.data
         found: _Moves = []
-        for digit in _HEX:
+        for digit in HEX:
             text = (read + digit).lower().lstrip("0") or "0"
             if place is None:
-                text = _brief(text)
-            if int(text, 16) <= MAX_CODE_POINT and _reaches(place, int(text, 16), MAX_CODE_POINT):
+                text = escapes.brief(text)
+            if int(text, 16) <= MAX_CODE_POINT and escapes.reaches(place, int(text, 16), MAX_CODE_POINT):
                 found.append((CharSet.of(digit), self._to("braced", (place, text))))
         if read and (to := self._value(place, int(read, 16))) is not None:
             found.append((CharSet.of("}"), to))
@@ -370,20 +368,20 @@ class Pattern(Position):
         r"""Behind an escape for ``code``; ``unit``: written ``\uXXXX``, so it may be half of a pair."""
         if place is None:
             return self._to("atom")
-        is_lead = unit and _LEAD[0] <= code <= _LEAD[1]
-        is_trail = unit and _TRAIL[0] <= code <= _TRAIL[1]
+        is_lead = unit and LEAD[0] <= code <= LEAD[1]
+        is_trail = unit and TRAIL[0] <= code <= TRAIL[1]
         if place[0] == "member":
             lead = place[1]
             if lead is not None and is_trail:
-                return self._to("member", (_joined(lead, code), False))
+                return self._to("member", (joined(lead, code), False))
             return self._to("member", (code, is_lead))
         _, low, lead = place
         if lead is not None:
             if is_trail:
-                return self._to("members") if _joined(lead, code) >= low else None
+                return self._to("members") if joined(lead, code) >= low else None
             return self._to("member", (code, is_lead)) if lead >= low else None
         if is_lead:
-            return self._to("half", (low, code)) if code >= low or _joined(code, _TRAIL[1]) >= low else None
+            return self._to("half", (low, code)) if code >= low or joined(code, TRAIL[1]) >= low else None
         return self._to("members") if code >= low else None
 
     # ------------------------------------------------------------------------------------- classes
@@ -507,123 +505,6 @@ def _moves(at: Pattern) -> Sequence[tuple[CharSet, Position | None]]:
             joined[to] = joined[to] | chars if to in joined else chars
     made += [(chars, to) for to, chars in joined.items()]
     return made
-
-
-def _joined(lead: int, trail: int) -> int:
-    return 0x10000 + ((lead - 0xD800) << 10) + trail - 0xDC00
-
-
-def _reaches(place: Any, value: int, most: int) -> bool:
-    """Whether hexadecimal digits behind ``value`` can make a value that fits at ``place``."""
-    if place is None or place[0] == "member":
-        return True
-    low: int = place[1]
-    if place[2] is not None:
-        return bool(place[2] >= low)
-    first, last = value, value
-    while first <= most:
-        if min(last, most) >= low:
-            return True
-        if last == 0:
-            return low <= most
-        first, last = first << 4, last << 4 | 15
-    return False
-
-
-def _brief(text: str) -> str:
-    """Digits that go on like these, where only the size counts."""
-    if text in ("0", "1"):
-        return text
-    return ("10" if text.startswith("10") else "20")[: len(text)].ljust(len(text), "0")
-
-
-def _spellable(read: str, allowed: CharSet) -> dict[str, int | None]:
-    r"""What may come next in a ``\u`` escape (without its backslash) of a character out of ``allowed``: the
-    character, and the code point if it completes the escape."""
-    return _spell(read, len(allowed), allowed)
-
-
-@lru_cache(maxsize=4096)
-def _spell(read: str, _: int, allowed: CharSet) -> dict[str, int | None]:
-    if not read:
-        return {"u": None}
-    found: dict[str, int | None] = {}
-    if read.startswith("u{"):
-        value = int(read[2:] or "0", 16)
-        if len(read) > 2 and value in allowed:
-            found["}"] = value
-        for digit in _HEX:
-            lo = hi = int(read[2:] + digit, 16)
-            while lo <= MAX_CODE_POINT:
-                if allowed & CharSet([(lo, min(hi, MAX_CODE_POINT))]):
-                    found[digit] = None
-                    break
-                if hi == 0:
-                    found[digit] = None
-                    break
-                lo, hi = lo << 4, hi << 4 | 15
-        return found
-    if len(read) < 5:
-        for digit in _HEX:
-            text = read[1:] + digit
-            lo, hi = int(text.ljust(4, "0"), 16), int(text.ljust(4, "f"), 16)
-            if len(text) == 4 and lo in allowed and not 0xD800 <= lo <= 0xDFFF:
-                found[digit] = lo
-            elif len(text) < 4 and allowed & CharSet([(lo, min(hi, 0xD7FF)), (max(lo, 0xE000), hi)]):
-                found[digit] = None
-            elif hi >= _LEAD[0] and lo <= _LEAD[1]:
-                pairs = (_joined(max(lo, _LEAD[0]), _TRAIL[0]), _joined(min(hi, _LEAD[1]), _TRAIL[1]))
-                if allowed & CharSet([pairs]):
-                    found[digit] = None
-        if len(read) == 1:
-            found["{"] = None
-        return found
-    if len(read) < 7:
-        return {"\\u"[len(read) - 5]: None}
-    lead = int(read[1:5], 16)
-    for digit in _HEX:
-        text = read[7:] + digit
-        lo = max(int(text.ljust(4, "0"), 16), _TRAIL[0])
-        hi = min(int(text.ljust(4, "f"), 16), _TRAIL[1])
-        if lo <= hi and allowed & CharSet([(_joined(lead, lo), _joined(lead, hi))]):
-            found[digit] = _joined(lead, lo) if len(text) == 4 else None
-    return found
-
-
-@lru_cache(maxsize=1)
-def _id_start() -> CharSet:
-    return (properties.find("ID_Start") | CharSet.of("$_")) - CharSet([(0xD800, 0xDFFF)])
-
-
-@lru_cache(maxsize=1)
-def _id_continue() -> CharSet:
-    return (properties.find("ID_Continue") | CharSet.of("$\u200c\u200d")) - CharSet([(0xD800, 0xDFFF)])
-
-
-@lru_cache(maxsize=1)
-def _property_names() -> dict[str, list[str]]:
-    """Sorted names, each with what must follow it."""
-    lines = (files("structgen.grammars") / "data" / "ecma_properties.txt").read_text(encoding="ascii").splitlines()
-    names = {}
-    for line in lines:
-        if not line.startswith("#"):
-            kind, words = line.split("\t")
-            names[kind] = [word + "}" for word in words.split()]
-    bare = [*names["binary"], *names["gc"], "General_Category=", "gc=", "Script=", "sc=", "Script_Extensions=", "scx="]
-    return {"binary gc": sorted(bare), "gc": sorted(names["gc"]), "sc": sorted(names["sc"])}
-
-
-@lru_cache(maxsize=4096)
-def _property_chars(kinds: str, read: str) -> dict[str, str]:
-    """What may come next in a property, and the names that are behind it."""
-    names = _property_names()[kinds]
-    found: dict[str, str] = {}
-    for name in names[bisect_left(names, read) :]:
-        if not name.startswith(read):
-            break
-        char = name[len(read)]
-        found[char] = ("gc" if read in ("gc", "General_Category") else "sc") if char == "=" else kinds
-    return found
 
 
 def regex(encoding: Encoding) -> Expr:
