@@ -30,7 +30,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
+from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar
 from structgen.grammars.encoding import JSON_ANY, JSON_CANONICAL
 from structgen.grammars.expr import seq
 from structgen.grammars.machine import Cell, Machine, Thread
@@ -77,7 +77,7 @@ def machine(
     Raises:
         GrammarError: a malformed schema or an unknown option.
         UnsatisfiableGrammar: nothing satisfies the schema.
-        UnsupportedGrammar: a keyword (or option) that is not built yet.
+        UnsupportedGrammar: a pattern that is no regular language, or a metaschema that is not known.
         GrammarTooComplex: a limit was reached.
     """
     _choice("order", order, ("schema", "any"))
@@ -183,8 +183,6 @@ def _survey(document: Document, any_numbers: bool) -> list[Place]:
     checked: set[str] = set()
     for place in queue:
         rules = place.rules
-        for keyword, reason in rules.unsupported:
-            raise UnsupportedGrammar(reason, pointer=f"{place.pointer}/{keyword}")
         for pattern in rules.patterns:
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/pattern")

@@ -201,27 +201,12 @@ def _check_there(name: str) -> None:
 
 def _document(text: str) -> tuple[str, str]:
     """A document of a schema, with its name: the text itself, or the file of that name."""
-    from structgen.constraint import read_text
+    from structgen.constraint import is_file, is_json, read_text
 
     looks_like_a_name = Path(text).suffix.lower() in (".json", ".txt") and "\n" not in text
-    if text.lstrip()[:1] not in ("{", "[", '"') and (looks_like_a_name or _is_file(text)):
+    if text.lstrip()[:1] not in ("{", "[", '"') and (looks_like_a_name or (is_file(text) and not is_json(text))):
         return text, read_text(text, "document")
     return shortened(text), text
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file() and not _is_json(name)
-    except (OSError, ValueError):
-        return False
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _registry(given: Sequence[str]) -> Any:

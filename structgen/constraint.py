@@ -123,7 +123,7 @@ def load_grammar(source: Any, *, start: str = "start", parser: str = "lalr") -> 
         return grammar_file(os.fspath(source), start=start, parser=parser)
     if not isinstance(source, str):
         raise RequestError(f"grammar is {source!r}; allowed: a Grammar, a file, a library name or Lark text")
-    if "\n" in source or (":" in source and not _is_file(source)):
+    if "\n" in source or (":" in source and not is_file(source)):
         return Grammar.from_lark(source, start=start, parser=parser)
     return grammar_file(source, start=start, parser=parser)
 
@@ -138,7 +138,7 @@ def grammar_file(name: str, *, start: str = "start", parser: str = "lalr") -> Gr
     from structgen.grammars import library
     from structgen.grammars.grammar import Grammar
 
-    if _is_file(name):
+    if is_file(name):
         path = Path(name)
         suffix = path.suffix.lower()
         if suffix == ".gbnf":
@@ -159,7 +159,7 @@ def grammar_file(name: str, *, start: str = "start", parser: str = "lalr") -> Gr
     )
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
     """Whether ``name`` can be read as a file: there, and no folder. Pipes and devices (``<(...)``, ``/dev/stdin``) can.
     False for what cannot be a name (too long, a NUL in it)."""
     try:
@@ -181,7 +181,7 @@ def schema_file(name: str) -> Any:
     Raises:
         GrammarError: no such file, no JSON, or no schema; the message names the line and column.
     """
-    if name.lstrip().startswith("{") or (not _is_file(name) and _is_json(name)):
+    if name.lstrip().startswith("{") or (not is_file(name) and is_json(name)):
         text, where = name, "the schema text"
     else:
         text, where = read_text(name, "schema"), name
@@ -196,7 +196,8 @@ def schema_file(name: str) -> Any:
     return schema
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Whether ``text`` is a JSON text."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

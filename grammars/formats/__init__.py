@@ -40,12 +40,6 @@ FORMATS: Mapping[str, Callable[[Encoding], Expr]] = MappingProxyType({
 })
 """Name of a format -> its language in an encoding."""
 
-UNBUILT: frozenset[str] = frozenset()
-"""Known to the specification, not built."""
-
-GATED: frozenset[str] = frozenset()
-"""Formats whose texts may be led into a dead end."""
-
 
 @lru_cache(maxsize=256)
 def expr(name: str, encoding: Encoding) -> Expr:

@@ -459,7 +459,7 @@ def _only_properties(rules: Rules) -> bool:
 
 
 _ABOUT = {
-    *("place", "enforced", "annotations", "unsupported", "gated", "contained"),
+    *("place", "enforced", "annotations", "gated", "contained"),
     *("outline", "groups", "decisive", "decisions", "spelled"),
 }
 """Fields of ``Rules`` that demand nothing."""

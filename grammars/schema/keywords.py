@@ -116,7 +116,6 @@ class Rules:
         self.place = place
         self.enforced: list[str] = []
         self.annotations: list[str] = []
-        self.unsupported: list[tuple[str, str]] = []
         self.gated: list[str] = []
         """Keywords that hold only because values are checked when they close."""
 
@@ -300,10 +299,6 @@ def _format(r: _Reading, value: Any) -> None:
     elif value in formats.FORMATS:
         r.rules.formats += (value,)
         r.rules.enforced.append("format")
-    elif value in formats.UNBUILT:
-        r.rules.unsupported.append(
-            ("format", f"format {value!r} is not built yet (format_assertion=False makes formats annotations)")
-        )
     else:
         r.rules.annotations.append("format")
 
@@ -637,7 +632,7 @@ def structure_of(place: Place) -> list[str]:
 
 def read(place: Place) -> Rules:
     """The rules of the subschema at ``place``: each of its keywords is structure, or stands among the rules'
-    ``enforced``, ``annotations`` or ``unsupported``. Raises GrammarError for a keyword of the wrong shape."""
+    ``enforced`` or ``annotations``. Raises GrammarError for a keyword of the wrong shape."""
     contents = place.contents
     if isinstance(contents, bool):
         rules = Rules(place)

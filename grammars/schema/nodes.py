@@ -376,7 +376,7 @@ def explore(root: Node, most: int = MAX_NODES) -> None:
 
 
 _HARMLESS = {
-    *("place", "enforced", "annotations", "unsupported", "gated", "outline", "groups", "decisive", "contained"),
+    *("place", "enforced", "annotations", "gated", "outline", "groups", "decisive", "contained"),
     *("properties", "pattern_properties", "additional", "names", "max_properties", "prefix", "items", "max_items"),
     *("unique", "max_length", "types"),
 }

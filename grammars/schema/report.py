@@ -68,12 +68,6 @@ class Report:
         return self._pointers("structure")
 
     @property
-    def unsupported(self) -> tuple[str, ...]:
-        """JSON pointers of keywords that are known but not built. A schema that has one is refused, so a
-        report has none."""
-        return ()
-
-    @property
     def lines(self) -> tuple[Line, ...]:
         """The keywords, counted: in the order of ``MEANINGS``, then of the schema."""
         grouped: dict[tuple[str, str], list[str]] = {}
