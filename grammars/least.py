@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import count
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from structgen.grammars.bounded import AtMost
 from structgen.grammars.deferred import Deferred
@@ -42,7 +42,7 @@ from structgen.grammars.lifted import Lifted, Reading, completion
 
 FUEL = 3_000  # derivatives of one search
 MAX_TAGS = 4
-EXTRA_FUEL = 300  # for further outcomes, once one is found
+EXTRA_FUEL = 300  # for each further outcome, once one is found
 LISTING_FUEL = 2_000  # derivatives for one more string
 LISTED_BYTES = 26  # of a class of bytes that lead to the same
 LONG_RUN = 16  # a counter that wants more repetitions is run through in one step
@@ -78,6 +78,8 @@ _steps: WeakKeyDictionary[Expr, dict[int, tuple[bytes, Expr]]] = WeakKeyDictiona
 """Searched expressions: outcome -> the first bytes of the shortest string, and what they lead to."""
 _deferred: WeakKeyDictionary[Expr, bool] = WeakKeyDictionary()
 _bounds: WeakKeyDictionary[Expr, int] = WeakKeyDictionary()
+_exhausted: WeakSet[Expr] = WeakSet()
+"""Tagged expressions whose search saw every state: they have no other outcomes."""
 _serial = count()
 
 
@@ -173,17 +175,22 @@ def _sequence(expr: Seq) -> Ends:
 
 
 def _of_tagged(expr: Tagged) -> Ends:
-    """A short search finds the common outcomes. Each other combination of tags is an intersection, which knows what
-    it looks for."""
+    """A short search finds the common outcomes, and often shows that there are no others. Else each other combination
+    of tags is an intersection, which knows what it looks for. The more of them were looked for in vain, the shorter."""
     found = _search(expr)
-    if len(expr.tags) > MAX_TAGS:
+    if len(expr.tags) > MAX_TAGS or expr in _exhausted:
         return found
+    fuel = FUEL
     for outcome in range(1 << len(expr.tags)):
         if outcome not in found:
             tags = [tag if outcome >> i & 1 else neg(tag) for i, tag in enumerate(expr.tags)]
             same = both(expr.body, *tags)
+            if isinstance(same, And) and same not in _ends:
+                _ends[same] = _search(same, fuel)
             length = shortest(same)
-            if length is not None:
+            if length is None:
+                fuel = max(fuel // 2, EXTRA_FUEL)
+            else:
                 found[outcome] = length
                 _steps.setdefault(expr, {})[outcome] = (word(same, None), out(outcome))
     return found
@@ -312,7 +319,7 @@ _PLAIN = frozenset((0,))
 _outcomes: WeakKeyDictionary[Expr, frozenset[int] | None] = WeakKeyDictionary()
 
 
-def _search(root: Expr) -> Ends:
+def _search(root: Expr, fuel: int = FUEL) -> Ends:
     """A* from ``root`` to every outcome."""
     wanted = _possible(root)
     quick = _guess(root) if wanted == _PLAIN else None
@@ -323,7 +330,8 @@ def _search(root: Expr) -> Ends:
     came: dict[Expr, tuple[Expr, bytes]] = {}
     heap: list[tuple[int, int, int, Expr]] = [(bound(root), 0, next(_serial), root)]
     found: Ends = {}
-    fuel = FUEL
+    if isinstance(root, Tagged):
+        fuel = EXTRA_FUEL << MAX_TAGS
     while heap and fuel > 0:
         total, cost, _, at = heapq.heappop(heap)
         if -cost > costs[at]:
@@ -337,7 +345,7 @@ def _search(root: Expr) -> Ends:
                 found[outcome] = cost + length
                 _trace(at, outcome, length, came, root, wanted == _PLAIN)
         if found and isinstance(root, Tagged):
-            fuel = min(fuel, EXTRA_FUEL)
+            fuel = min(fuel, EXTRA_FUEL * ((1 << min(len(root.tags), MAX_TAGS)) - len(found)))
         if known is not None:
             continue
         for byte, mask in at.classes():
@@ -352,6 +360,8 @@ def _search(root: Expr) -> Ends:
             run = _run(at, after, byte)
             if run is not None:
                 _push(run[0], cost + run[1], at, bytes([byte]) * run[1], costs, came, heap)
+    if not heap and isinstance(root, Tagged):
+        _exhausted.add(root)
     return found
 
 

@@ -100,11 +100,12 @@ def number_expr(
         )
     if expr is NEVER:
         return NEVER
-    parts = [] if multiples and lo is None and hi is None else [expr]
-    parts += [multiple_of(each, whole=whole) for each in multiples]
-    parts += [neg(multiple_of(each, whole=whole)) for each in others]
     if not types & INTEGER:
-        parts.append(neg(multiple_of(Decimal(1), whole=False)))
+        others[Decimal(1)] = None
+    stepped = bool(multiples or others)
+    parts = [] if stepped and lo is None and hi is None else [expr]
+    if stepped:
+        parts.append(multiple_of(multiples, others, whole=whole))
     parts += [neg(numbers.number(each, each)) for each in excluded]
     return both(*parts)
 

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from random_patterns import pattern
 from random_schemas import schema as random_schema
@@ -267,6 +268,39 @@ def test_large_demands(shape: Any, begun: str, wanted: int | None, order: str):
         assert again is not None
         assert again.length == wanted
         assert second < 0.05
+
+
+SOME_KEY = {"type": "object", "allOf": [
+    {"patternProperties": {"^...*a$": {"type": "integer", "multipleOf": 2.5, "minimum": 15}},
+     "additionalProperties": False},
+    {"anyOf": [{"not": {"patternProperties": {"^cdeb": False}}},
+               {"not": {"patternProperties": {"^11": {"not": {"multipleOf": 7}}}}}]},
+    {"anyOf": [{"not": {"patternProperties": {"^kwjh": False}}},
+               {"not": {"patternProperties": {"7777": {"multipleOf": 30}}}}]},
+], "maxProperties": 2, "patternProperties": {"a": {"multipleOf": 10, "not": {"multipleOf": 20}}}}  # fmt: skip
+STEPPED = {"type": "object", "required": ["abcd"], "allOf": [
+    {"additionalProperties": {"type": "array", "minItems": 2}},
+    {"patternProperties": {"a": {"items": {"type": "number", "multipleOf": 2.5, "minimum": 2}}}},
+    {"not": {"patternProperties": {"b": {"type": "array", "items": {"multipleOf": 4, "minimum": 2}}}}},
+    {"patternProperties": {"c": {"items": {"multipleOf": 7, "minimum": 2}}}},
+]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "begun"),
+    [(SOME_KEY, begun) for begun in ("", "{", '{"ax', '{"xyza":3', '{"hello world, many a":1')]
+    + [(STEPPED, begun) for begun in ("", '{"ab', '{"abcd":[35,35],"x', '{"\\u0061bcd":[383', '{"abcd":[35.0')],
+)
+@pytest.mark.parametrize("order", ["schema", "any"])
+def test_keys_of_many_patterns(shape: Any, begun: str, order: str):
+    """Which of the patterns a key can match together is found within the budget."""
+    grammar = Grammar.from_json_schema(shape, order=order)
+    with LOCK:
+        way = distance.shortest_completion(m.read(grammar._start(), begun.encode()))
+    assert way is not None
+    text = begun.encode() + way.text()
+    assert grammar.matches(text)
+    assert jsonschema_rs.is_valid(shape, json.loads(text))
 
 
 def test_what_is_undecided_is_none():
