@@ -15,6 +15,7 @@ expressions end with outcome 0.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import count
@@ -376,9 +377,9 @@ class Tagged(Expr):
 
 
 class Words(Expr):
-    """A set of words, each with its outcome, as a trie over characters; ``encoding`` says how a
-    character may be spelled, ``partial`` is the part of a spelling already read, and ``tail`` is
-    what closes each word (a quote, or nothing)."""
+    """A set of words, each with its outcome: what is left of them. ``encoding`` says how a character may be
+    spelled, ``partial`` is the part of a spelling already read, and ``tail`` is what closes each word (a quote,
+    or nothing)."""
 
     __slots__ = ("_next", "encoding", "node", "partial", "tail")
     fields = ("node", "encoding", "partial", "tail")
@@ -397,12 +398,12 @@ class Words(Expr):
         n = len(self.partial)
         nexts: dict[int, Expr] = {}
         node = self.node
-        for char, child in node.children.items():
+        for char in node.chars():
             for spelling in self.encoding.spellings(char):
                 if spelling[:n] == self.partial and len(spelling) > n:
                     byte = spelling[n]
                     if len(spelling) == n + 1:
-                        nexts[byte] = _words(child, self.encoding, b"", self.tail)
+                        nexts[byte] = _words(node.child(char), self.encoding, b"", self.tail)
                     elif byte not in nexts:
                         nexts[byte] = _words(node, self.encoding, spelling[: n + 1], self.tail)
         if not n and node.outcome is not None and self.tail:
@@ -414,6 +415,14 @@ class Words(Expr):
         return self._next
 
     def derive(self, byte: int) -> Expr:
+        # Most bytes are characters: one child is found without a look at the others.
+        if byte < 0x80 and not self.partial:
+            spellings = self.encoding.spellings(chr(byte))
+            if spellings and spellings[0] == bytes((byte,)):
+                child = self.node.child(chr(byte))
+                return NEVER if child is None else _words(child, self.encoding, b"", self.tail)
+            if byte == 0x22 and self.tail == b'"':
+                return NEVER if self.node.outcome is None else out(self.node.outcome)
         return self._successors()[0].get(byte, NEVER)
 
     def byte_class(self, byte: int) -> int:
@@ -425,20 +434,61 @@ class Words(Expr):
 
 
 class WordNode:
-    """A node of a trie over characters. Equal ones are the same object."""
+    """Sorted words with their outcomes. Equal ones are the same object, so that sets of keys with the same rest meet in
+    the same residual.
 
-    __slots__ = ("__weakref__", "children", "outcome")
+    Attributes:
+        items: the words.
+        outcome: of the empty word, None if it is not one of them.
+    """
 
-    def __init__(self) -> None:
-        self.children: dict[str, WordNode] = {}
-        self.outcome: int | None = None
+    __slots__ = ("__weakref__", "_chars", "_children", "flats", "items", "outcome")
+
+    def __init__(self, items: tuple[tuple[str, int], ...]) -> None:
+        self.items = items
+        self.flats: dict[Any, Any] = {}  # by encoding, for ``split``
+        self.outcome = None if items[0][0] else items[0][1]
+        self._chars: tuple[str, ...] | None = None
+        self._children: dict[str, WordNode | None] = {}
+
+    def chars(self) -> tuple[str, ...]:
+        """The first characters."""
+        if self._chars is None:
+            self._chars = tuple(dict.fromkeys(text[0] for text, _ in self.items if text))
+        return self._chars
+
+    def child(self, char: str) -> WordNode | None:
+        """What is left of the words that begin with ``char``."""
+        try:
+            return self._children[char]
+        except KeyError:
+            pass
+        lo, hi = 0, len(self.items)
+        if hi > 8:
+            lo = bisect_left(self.items, (char,))
+            hi = bisect_left(self.items, (chr(ord(char) + 1),), lo) if char < "\U0010ffff" else hi
+        found = tuple([(text[1:], outcome) for text, outcome in self.items[lo:hi] if text[:1] == char])
+        made = self._children[char] = word_node(found) if found else None
+        return made
+
+    @property
+    def children(self) -> dict[str, WordNode]:
+        """All children, by their first character."""
+        return {char: child for char in self.chars() if (child := self.child(char)) is not None}
 
     def sample(self) -> str:
-        text, node = "", self
-        while node.children:
-            char, node = next(iter(node.children.items()))
-            text += char
-        return text
+        return self.items[0][0]
+
+
+_word_nodes: WeakValueDictionary[tuple[tuple[str, int], ...], WordNode] = WeakValueDictionary()
+
+
+def word_node(items: tuple[tuple[str, int], ...]) -> WordNode:
+    """The node of these words, which are sorted and distinct."""
+    found = _word_nodes.get(items)
+    if found is None:
+        found = _word_nodes[items] = WordNode(items)
+    return found
 
 
 NEVER: Expr = _intern(Never, (), False, ())
@@ -731,41 +781,18 @@ def words(items: Mapping[str, int], encoding: Any, tail: bytes = b"") -> Expr:
     spelling) closes each."""
     if not items:
         return NEVER
-    root = WordNode()
-    for text, outcome in items.items():
-        node = root
-        for char in text:
-            node = node.children.setdefault(char, WordNode())
-        node.outcome = outcome
-    return _words(_shared(root), encoding, b"", tail)
+    return _words(word_node(tuple(sorted(items.items()))), encoding, b"", tail)
 
 
-_word_nodes: WeakValueDictionary[tuple[Any, ...], WordNode] = WeakValueDictionary()
-
-
-def _shared(root: WordNode) -> WordNode:
-    """Equal tries become one, so that sets of keys with the same rest meet in the same residual."""
-    order, queue = [], [root]
-    while queue:
-        node = queue.pop()
-        order.append(node)
-        queue.extend(node.children.values())
-    made: dict[WordNode, WordNode] = {}
-    for node in reversed(order):
-        node.children = {char: made[child] for char, child in node.children.items()}
-        key = (node.outcome, *sorted((char, id(child)) for char, child in node.children.items()))
-        made[node] = _word_nodes.setdefault(key, node)
-    return made[root]
-
-
-def _words(node: WordNode, encoding: Any, partial: bytes, tail: bytes) -> Expr:
+def _words(node: WordNode | None, encoding: Any, partial: bytes, tail: bytes) -> Expr:
+    if node is None:
+        return NEVER
     outcomes: tuple[int, ...] = ()
-    if not partial and not tail and node.outcome is not None:
-        outcomes = (node.outcome,)
-        if not node.children:
-            return out(node.outcome)
-    if not partial and tail and not node.children and node.outcome is not None:
-        return literal(tail, node.outcome)
+    if not partial and node.outcome is not None:
+        if len(node.items) == 1:
+            return literal(tail, node.outcome)
+        if not tail:
+            outcomes = (node.outcome,)
     made: Expr = _intern(Words, (node, encoding, partial, tail), False, outcomes)
     return made
 

@@ -248,8 +248,31 @@ def step(threads: Sequence[Thread], byte: int) -> tuple[Thread, ...]:
 def read(threads: Sequence[Thread], data: bytes) -> tuple[Thread, ...]:
     """The threads after ``data``; () when it is illegal."""
     now = tuple(threads)
-    for byte in data:
-        now = step(now, byte)
+    i, size = 0, len(data)
+    while i < size:
+        if len(now) == 1:
+            # Inside one terminal nothing can happen but that it goes on.
+            residual, cell = now[0]
+            while not residual.outcomes and i < size:
+                after = residual.advance(data[i])
+                if after is None:
+                    return ()
+                i += 1
+                if not after.live:
+                    found: dict[Thread, None] = {}
+                    settle(Thread(after, cell), found)
+                    now = tuple(found)
+                    break
+                residual = after
+            else:
+                now = (Thread(residual, cell),)
+                if i == size:
+                    return now
+                now = step(now, data[i])
+                i += 1
+        else:
+            now = step(now, data[i])
+            i += 1
         if not now:
             return ()
     return now

@@ -21,7 +21,8 @@ from structgen.grammars import distance, walk
 from structgen.grammars import machine as m
 from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
 from structgen.grammars.residual import COMPLETE, LOCK, Checked, FreshKey, Recorded, State
-from structgen.grammars.trie import Part, Trie, row_ids
+from structgen.grammars.rows import Row, Rows, writable
+from structgen.grammars.trie import Part, Trie, joined, row_ids
 
 if TYPE_CHECKING:
     from structgen.grammars.grammar import Grammar
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 MAX_THREADS = 4096
 MAX_CONFIGS = 30_000
 MAX_SUMMARIES = 200_000
-MAX_ROW_BYTES = 256 << 20
 
 
 class Summary(NamedTuple):
@@ -48,7 +48,7 @@ class Config:
     def __init__(self, threads: tuple[Thread, ...]) -> None:
         self.threads = threads
         self.can_end = m.can_end(threads)
-        self.row: NDArray[np.uint32] | None = None
+        self.row: Row | None = None
         self.next: dict[int, Config | None] = {}
 
 
@@ -58,20 +58,11 @@ class _Tables:
     def __init__(self, vocab: Vocabulary) -> None:
         self.words = (vocab.size + 31) // 32
         self.trie = Trie.of_tokens(vocab.tokens, self.words)
-        self.eos_row = np.zeros(self.words, dtype=np.uint32)
-        walk.set_bits(self.eos_row, np.array(vocab.eos_token_ids, dtype=np.int32))
-        self.rows: dict[bytes, NDArray[np.uint32]] = {}
-
-    def interned(self, row: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """One array for equal rows (most masks of most grammars are equal to some other)."""
-        key = row.tobytes()
-        found = self.rows.get(key)
-        if found is None:
-            if len(self.rows) * row.nbytes > MAX_ROW_BYTES:
-                self.rows = {}
-            row.flags.writeable = False
-            found = self.rows[key] = row
-        return found
+        end = np.zeros(self.words, dtype=np.uint32)
+        walk.set_bits(end, np.array(vocab.eos_token_ids, dtype=np.int32))
+        self.rows = Rows(self.words, end)
+        self.last: tuple[Any, memoryview] = (None, memoryview(b""))
+        """The caller's row that was filled last, and its bytes."""
 
 
 _tables: WeakKeyDictionary[Vocabulary, _Tables] = WeakKeyDictionary()
@@ -112,7 +103,7 @@ class CompiledGrammar:
         if not self.initial.threads:
             raise UnsatisfiableGrammar(f"no text satisfies the {grammar.source or 'grammar'}")
         self.finished = Config(())
-        self.finished.row = self._tables.eos_row
+        self.finished.row = self._tables.rows.end
         self.finished.can_end = True
         self.finished.next = dict.fromkeys(self._eos, self.finished)
 
@@ -164,37 +155,36 @@ class CompiledGrammar:
 
     # -- masks
 
-    def row(self, config: Config) -> NDArray[np.uint32]:
-        """The mask row of a configuration: uint32 [words], read-only."""
+    def row(self, config: Config) -> Row:
+        """The mask row of a configuration."""
         row = config.row
         if row is None:
             with LOCK:
-                row = config.row = self._tables.interned(self._mask(config))
+                row = config.row = self._mask(config)
         return row
 
-    def _mask(self, config: Config) -> NDArray[np.uint32]:
-        row = np.zeros(self.words, dtype=np.uint32)
+    def _mask(self, config: Config) -> Row:
         trie = self._tables.trie
         unsure: set[int] = set()
         parts: dict[Part, None] = {}
         for residual, cell in config.threads:
             split = residual.split(trie)
-            if split.stay is not None:
-                parts[split.stay] = None
+            parts.update(dict.fromkeys(split.stays))
             inners = [self._summary(end.rest, cell, end.outcome) for end in split.ends]
             if not cell.is_bottom:
                 inners += [self._summary(trie, cell, outcome) for outcome in residual.outcomes]
             for inner in inners:
                 parts.update(dict.fromkeys(inner.parts))
                 unsure |= inner.unsure
-        for part in parts:
-            part.add_to(row)
-        for token in unsure:
-            if not (int(row[token >> 5]) >> (token & 31)) & 1 and m.read(config.threads, self._tokens[token] or b""):
-                row[token >> 5] |= np.uint32(1 << (token & 31))
-        if config.can_end:
-            row |= self._tables.eos_row
-        return row
+        rows = self._tables.rows
+        if not unsure:
+            return rows.of(parts, config.can_end)
+        words = rows.of(parts, False).words
+        more = [
+            token for token in unsure
+            if not int(words[token >> 5]) >> (token & 31) & 1 and m.read(config.threads, self._tokens[token] or b"")
+        ]  # fmt: skip
+        return rows.of(parts, config.can_end, more)
 
     def _summary(self, trie: Trie, cell: Cell, outcome: int) -> Summary:
         """What of ``trie`` is accepted after the terminal above ``cell`` ended with ``outcome``."""
@@ -253,8 +243,7 @@ class CompiledGrammar:
                 residual = residual.inner
             fresh = isinstance(residual, FreshKey)
             split = residual.inner.split(trie) if isinstance(residual, FreshKey) else residual.split(trie)
-            if split.stay is not None:
-                parts[split.stay] = None
+            parts.update(dict.fromkeys(split.stays))
             inners: list[Summary] = []
             for end in split.ends:
                 if fresh or end.outcome in wanted:
@@ -268,7 +257,7 @@ class CompiledGrammar:
             for inner in inners:
                 parts.update(dict.fromkeys(inner.parts))
                 unsure |= inner.unsure
-        return Summary(tuple(parts), frozenset(unsure))
+        return Summary(joined(parts, trie.shared.words), frozenset(unsure))
 
 
 def _all_tokens(trie: Trie) -> list[int]:
@@ -306,14 +295,17 @@ class Matcher:
         """Write the mask of the next token into ``row``: uint32 or int32, numpy or torch (CPU), of
         ceil(vocab.size / 32) words; bit ``i & 31`` of word ``i >> 5`` says that id i is legal. End tokens are set
         exactly when the text may end."""
-        config = self._config
-        mask = config.row
+        compiled = self._compiled
+        mask = self._config.row
         if mask is None:
-            mask = self._compiled.row(config)
-        if type(row) is np.ndarray and row.dtype == np.uint32 and row.shape == mask.shape:
-            row[:] = mask
-        else:
-            _words(row, self._compiled.words)[:] = mask
+            mask = compiled.row(self._config)
+        last = compiled._tables.last
+        if last[0] is not row:
+            # Most callers fill the same row again and again. (A tensor may get other memory meanwhile.)
+            last = (row, writable(row, compiled.words))
+            if type(row) is np.ndarray:
+                compiled._tables.last = last
+        last[1][:] = mask.data
 
     def allows(self, token_id: int) -> bool:
         """Whether ``accept(token_id)`` would succeed."""
@@ -321,7 +313,7 @@ class Matcher:
 
     def allowed_tokens(self) -> NDArray[np.int32]:
         """The legal ids, ascending, int32."""
-        return row_ids(self._compiled.row(self._config))
+        return row_ids(self._compiled.row(self._config).words)
 
     def accept(self, token_id: int) -> bool:
         """Take a token; False, and nothing changed, when it is illegal."""
@@ -429,19 +421,6 @@ def _forced(threads: Sequence[Thread], limit: int) -> bytes:
         if threads:
             found.append(byte)
     return bytes(found)
-
-
-def _words(row: Any, words: int) -> NDArray[np.uint32]:
-    """A writable uint32 view of a caller's mask row. Raises GrammarError for a wrong shape or type."""
-    array = row if isinstance(row, np.ndarray) else None
-    if array is None and hasattr(row, "numpy"):
-        array = row.numpy()
-    if array is None or array.dtype not in (np.dtype(np.uint32), np.dtype(np.int32)) or array.shape != (words,):
-        given = f"{getattr(row, 'dtype', type(row).__name__)} {tuple(getattr(row, 'shape', ()))}"
-        raise GrammarError(
-            f"a mask row must be a uint32 or int32 array (numpy, or torch on the CPU) of shape ({words},); got {given}"
-        )
-    return array.view(np.uint32)
 
 
 def fill_bitmasks(matchers: Sequence[Matcher], rows: Any) -> None:

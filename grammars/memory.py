@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from structgen.grammars.expr import EPSILON, NEVER, UNSURE_OUTCOME, Expr
+from structgen.grammars.expr import ALL_BYTES, EPSILON, NEVER, UNSURE_OUTCOME, Expr
 from structgen.grammars.lifted import only_unsure
 from structgen.grammars.residual import State, Store
-from structgen.grammars.trie import End, Part, Split, Trie, split_state
+from structgen.grammars.split import Walked, walked
+from structgen.grammars.trie import Part, Trie
 
 _SMALL = 24  # subtrees of so few nodes are read byte by byte: no twin is worth a walk there
 
@@ -28,8 +29,8 @@ class _Found:
         self.ends.setdefault(outcome, []).append(where)
 
 
-def split_remembering(state: State, loose: Expr, trie: Trie) -> Split:
-    """``split`` for an expression that remembers its text: that of its loose twin, and below the nodes where the twin
+def walk_remembering(state: State, loose: Expr, trie: Trie) -> Walked:
+    """``walked`` for an expression that remembers its text: that of its loose twin, and below the nodes where the twin
     is unsure one derivative a byte, without states."""
     found = _Found()
     _split(state.store, state.expr, loose, trie, found)
@@ -38,18 +39,15 @@ def split_remembering(state: State, loose: Expr, trie: Trie) -> Split:
         (where[0] if len(where) == 1 else np.sort(np.concatenate(where)), outcome)
         for outcome, where in found.ends.items()
     )
-    return Split(
-        None if tokens is None else Part(tokens, trie.shared.words),
-        tuple(End(outcome, trie.union(where)) for where, outcome in nodes),
-        nodes,
-    )
+    stay = None if tokens is None else Part(tokens, trie.shared.words)
+    return Walked(stay, nodes, (ALL_BYTES,) * len(nodes))
 
 
 def _split(store: Store, expr: Expr, loose: Expr, trie: Trie, found: _Found) -> None:
     twin = store.state(loose)
     if twin is None:
         return
-    base = split_state(twin, trie)
+    base = walked(twin, trie)
     if base.stay is not None:
         kept = _sifted(expr, twin, base.stay, trie)
         dead = [id for id, suffix in _doubtful(twin, trie, base.stay) if not _alive(expr, suffix)]
@@ -220,7 +218,7 @@ def _look_below(store: Store, expr: Expr, node: int, trie: Trie, found: _Found) 
             for outcome in state.outcomes:
                 found.end(outcome, np.array([node], dtype=np.int32))
             if state.live and last > node + 1:
-                split = state.split(trie.view(node))
+                split = walked(state, trie.view(node))
                 if split.stay is not None:
                     found.stay.append(split.stay.ids())
                 for where, outcome in split.nodes:

@@ -19,10 +19,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars.expr import ALL_BYTES, NEVER, Alt, And, Expr, Literal, Rep, Seq, Switch, Tagged, both, is_code
+from structgen.grammars.expr import (
+    ALL_BYTES,
+    NEVER,
+    Alt,
+    And,
+    Expr,
+    Literal,
+    Rep,
+    Seq,
+    Switch,
+    Tagged,
+    Words,
+    both,
+    is_code,
+)
 
 if TYPE_CHECKING:
-    from structgen.grammars.trie import Split, Trie
+    from structgen.grammars.split import Split, Walked
+    from structgen.grammars.trie import Trie
 
 MISS = -1
 DEAD = 0
@@ -59,26 +74,29 @@ class Residual:
 
 
 class State(Residual):
-    """A residual given by an expression; one row of the store's transition table."""
+    """A residual given by an expression. ``row`` is its row in the store's transition table, 0 until a trie is walked
+    from it."""
 
-    __slots__ = ("__weakref__", "_clamped", "expr", "id", "live", "next", "outcomes", "splits", "store")
+    __slots__ = ("__weakref__", "_clamped", "expr", "id", "live", "next", "outcomes", "row", "splits", "store", "walks")
     text = None
 
     def __init__(self, store: Store, id: int, expr: Expr) -> None:
         self.store = store
         self.id = id
+        self.row = 0
         self.expr = expr
         self.outcomes = expr.outcomes
-        self.live = False  # set by the store
+        self.live = store.goes_on(expr)
         self.next: dict[int, State | None] = {}
         self.splits: dict[int, Split] = {}
+        self.walks: dict[int, Walked] = {}
         self._clamped: dict[int, State] = {}
 
     def advance(self, byte: int) -> State | None:
         try:
             return self.next[byte]
         except KeyError:
-            return self.store.fill(self, byte)
+            return self.store.advance(self, byte)
 
     def clamped(self, limit: int) -> State:
         """The state that stands for this one where at most ``limit`` bytes follow."""
@@ -93,7 +111,7 @@ class State(Residual):
         try:
             return self.splits[trie.id]
         except KeyError:
-            from structgen.grammars.trie import split_state
+            from structgen.grammars.split import split_state
 
             made = self.splits[trie.id] = split_state(self, trie)
             return made
@@ -112,15 +130,17 @@ def _bytes_of(mask: int) -> NDArray[np.intp]:
 class Store:
     """The lazily built DFA of all terminals of a process.
 
-    ``delta[state, byte]`` is the next state, DEAD, or MISS (not built yet). A store that grows past
-    ``limit`` states is replaced by an empty one; grammars that use the old one keep it alive.
+    For walks over tries, ``delta[row, byte]`` is the row of the next state, DEAD, or MISS (not built yet). A store
+    that grows past ``limit`` states is replaced by an empty one; grammars that use the old one keep it alive.
     """
 
     def __init__(self, limit: int = 100_000) -> None:
         self.limit = limit
         self.delta: NDArray[np.int32] = np.full((1024, 256), MISS, dtype=np.int32)
         self.flags: NDArray[np.uint8] = np.zeros(1024, dtype=np.uint8)
-        self.states: list[State | None] = [None]
+        self.rows: list[State | None] = [None]
+        self.count = 0
+        """States so far."""
         self.delta[DEAD] = DEAD
         self._by_expr: dict[Expr, State | None] = {NEVER: None}
         self._alive: dict[Expr, bool] = {}
@@ -143,42 +163,55 @@ class Store:
             if not self._is_alive(expr):
                 self._by_expr[expr] = None
                 return None
-            if len(self.states) >= 4 * self.limit:
+            if self.count >= 4 * self.limit:
                 raise GrammarTooComplex(
                     f"the terminals of this grammar need more than {4 * self.limit} automaton states; "
                     "simplify its regular expressions"
                 )
-            made = State(self, len(self.states), expr)
-            if made.id >= len(self.flags):
-                grown = np.full((2 * len(self.flags), 256), MISS, dtype=np.int32)
-                grown[: len(self.flags)] = self.delta
-                flags = np.zeros(2 * len(self.flags), dtype=np.uint8)
-                flags[: len(self.flags)] = self.flags
-                self.delta, self.flags = grown, flags
-            self.states.append(made)
-            made.live = self._has_successor(expr)
-            self.flags[made.id] = (ENDS if made.outcomes else 0) | (LIVE if made.live else 0)
-            self._by_expr[expr] = made
+            self.count += 1
+            made = self._by_expr[expr] = State(self, self.count, expr)
             return made
 
-    def fill(self, state: State, byte: int) -> State | None:
-        """Build the transitions of ``state`` for ``byte`` and its like."""
+    def advance(self, state: State, byte: int) -> State | None:
+        """The state after one more byte."""
         with LOCK:
-            known = int(self.delta[state.id, byte])
-            if known != MISS:
-                target = self.states[known]
-            else:
-                mask = state.expr.byte_class(byte)
-                strict, self._strict = self._strict, False
-                try:
-                    target = self.state(state.expr.derive(byte))
-                finally:
-                    self._strict = strict
-                self.delta[state.id, _bytes_of(mask)] = DEAD if target is None else target.id
-            state.next[byte] = target  # this byte alone: a dictionary of all would be larger than the row
+            strict, self._strict = self._strict, False
+            try:
+                target = state.next[byte] = self.state(state.expr.derive(byte))
+            finally:
+                self._strict = strict
             return target
 
-    def _has_successor(self, expr: Expr) -> bool:
+    def row(self, state: State) -> int:
+        """The state's row in the transition table."""
+        if not state.row:
+            with LOCK:
+                row = len(self.rows)
+                if row >= len(self.flags):
+                    grown = np.full((2 * len(self.flags), 256), MISS, dtype=np.int32)
+                    grown[: len(self.flags)] = self.delta
+                    flags = np.zeros(2 * len(self.flags), dtype=np.uint8)
+                    flags[: len(self.flags)] = self.flags
+                    self.delta, self.flags = grown, flags
+                self.rows.append(state)
+                self.flags[row] = (ENDS if state.outcomes else 0) | (LIVE if state.live else 0)
+                state.row = row
+        return state.row
+
+    def fill(self, state: State, byte: int) -> None:
+        """Build the transitions of ``state`` for ``byte`` and its like."""
+        with LOCK:
+            mask = state.expr.byte_class(byte)
+            target = state.advance(byte)
+            self.delta[self.row(state), _bytes_of(mask)] = DEAD if target is None else self.row(target)
+
+    def goes_on(self, expr: Expr) -> bool:
+        """Whether some string of the language is not empty."""
+        if not expr.boolean:
+            if isinstance(expr, (Literal, Switch, Words)):
+                return True
+            if isinstance(expr, Seq) and isinstance(expr.head, (Literal, Switch, Words, Rep)):
+                return True
         return any(self._is_alive(expr.derive(byte)) for byte, _ in expr.classes())
 
     def _is_alive(self, expr: Expr) -> bool:
@@ -425,9 +458,9 @@ def when_replaced(forget: Callable[[], None]) -> None:
 def store() -> Store:
     """The current store of the process."""
     global _store
-    if len(_store.states) > _store.limit:
+    if _store.count > _store.limit:
         with LOCK:
-            if len(_store.states) > _store.limit:
+            if _store.count > _store.limit:
                 _store = Store(_store.limit)
                 for forget in _holders:
                     forget()
@@ -472,7 +505,7 @@ class FreshKey(Residual):
         return made if made.outcomes or made.live else None
 
     def split(self, trie: Trie) -> Split:
-        from structgen.grammars.trie import split_fresh_key
+        from structgen.grammars.split import split_fresh_key
 
         return split_fresh_key(self, trie)
 
@@ -521,7 +554,7 @@ class Checked(Residual):
         return made if made.outcomes or made.live else None
 
     def split(self, trie: Trie) -> Split:
-        from structgen.grammars.trie import split_checked
+        from structgen.grammars.split import split_checked
 
         return split_checked(self, trie)
 

@@ -1,29 +1,20 @@
-"""Token tries, and ``split``: the one operation on them that masks are made of.
-
-``split(T, r)`` says which tokens of the suffix trie T stay inside the residual r and, for those that end it, the
-smaller suffix trie of what is left of them. It depends on (T, r) alone, so every grammar of the process shares
-it. The trie of all tokens is T0; what is left of tokens after a JSON string's closing quote is a trie of some
-hundred nodes.
-"""
+"""Token tries: T0, that of all tokens, and the suffix tries of what is left of tokens behind something. What is left
+behind a JSON string's closing quote is a trie of some hundred nodes. Equal tries are the same object."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count, pairwise
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from structgen.grammars import walk
-from structgen.grammars.expr import ALL_BYTES, EPSILON, UNSURE_OUTCOME
-from structgen.grammars.residual import LOCK, Checked, FreshKey, State
+from structgen.grammars.residual import State
 
 _ids = count()
 MAX_TOKEN_BYTES = 4096
+SMALL = 512  # tokens of a part that is copied rather than kept beside others
 ANY_FIRST: NDArray[np.uint8] = np.ones(256, dtype=np.uint8)
 
 
@@ -57,30 +48,20 @@ class Part:
         return row_ids(self.row)
 
 
+def joined(parts: Collection[Part], words: int) -> tuple[Part, ...]:
+    """The parts, small ones put together to one."""
+    if len(parts) < 2:
+        return tuple(parts)
+    small = [part.tokens for part in parts if part.tokens is not None and part.count <= SMALL]
+    if len(small) < 2:
+        return tuple(parts)
+    large = [part for part in parts if part.tokens is None or part.count > SMALL]
+    return (*large, Part(np.concatenate(small), words))
+
+
 def row_ids(row: NDArray[np.uint32]) -> NDArray[np.int32]:
     """The ids whose bits are set in a mask row, ascending, int32."""
     return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).astype(np.int32)
-
-
-class End(NamedTuple):
-    """Tokens that end a terminal.
-
-    Attributes:
-        outcome: how it ended.
-        rest: what is left of those tokens.
-    """
-
-    outcome: int
-    rest: Trie
-
-
-class Split(NamedTuple):
-    """What a residual makes of a trie: ``stay`` are tokens that end inside it (with more to come)."""
-
-    stay: Part | None
-    ends: tuple[End, ...]
-    nodes: tuple[tuple[NDArray[np.int32], int], ...]
-    """(nodes, outcome) at which the terminal ends; kept for ``split_fresh_key``."""
 
 
 class _Shared:
@@ -93,6 +74,7 @@ class _Shared:
         self.end_nodes = np.zeros(nodes + 1, dtype=np.int32)
         self.end_states = np.zeros(nodes + 1, dtype=np.int32)
         self.stack = np.zeros(max_len + 2, dtype=np.int32)
+        self.words_state = np.zeros((max_len + 2) * walk.WORD_FIELDS, dtype=np.int64)
         self.at = np.zeros(4, dtype=np.int64)
         self.by_content: dict[tuple[bytes, bytes, bytes, bytes], Trie] = {}
 
@@ -107,7 +89,7 @@ class Trie:
     """
 
     __slots__ = (
-        "_views", "byte", "deeper", "depth", "end", "here", "id", "key_ends", "max_len", "root",
+        "_views", "byte", "deeper", "depth", "end", "here", "id", "max_len", "root",
         "shared", "start", "tokens",
     )  # fmt: skip
 
@@ -128,7 +110,6 @@ class Trie:
         self.root = root
         self._views: dict[int, Trie] = {} if views is None else views
         self._views[root] = self
-        self.key_ends: WeakKeyDictionary[State, _KeyEnds] = WeakKeyDictionary()
         last = int(end[root])
         self.deeper = last > root + 1
         self.max_len = int(depth[root:last].max()) - int(depth[root])
@@ -173,6 +154,11 @@ class Trie:
             )
         return found
 
+    def child(self, node: int, byte: int) -> int:
+        """The child of ``node`` for a byte; -1 if there is none."""
+        found: int = walk.child(self.byte, self.end, node, byte)
+        return found
+
     def union(self, roots: NDArray[np.int32], first: NDArray[np.uint8] = ANY_FIRST) -> Trie:
         """The suffixes below any of the nodes ``roots``, less those whose first byte b has ``first[b]`` 0."""
         if len(roots) == 1 and first is ANY_FIRST:
@@ -182,8 +168,9 @@ class Trie:
         n, t = walk.merge(self.byte, self.end, self.start, self.tokens, roots, first, nodes, *out)
         return self._interned(n, t, *out)
 
-    def _fill(self, state: State, node: int) -> None:
-        missing = state.store.states[int(self.shared.stack[self.depth[node] - self.depth[self.root] - 1])]
+    def fill(self, state: State, node: int) -> None:
+        """Build the transition that a walk from ``state`` misses at ``node``."""
+        missing = state.store.rows[int(self.shared.stack[self.depth[node] - self.depth[self.root] - 1])]
         assert missing is not None
         state.store.fill(missing, int(self.byte[node]))
 
@@ -223,136 +210,3 @@ def _buffers(
         np.empty(nodes + 1, dtype=np.int32),
         np.empty(tokens, dtype=np.int32),
     )
-
-
-def split_state(state: State, trie: Trie) -> Split:
-    """``split`` for a DFA state. Counters larger than the longest suffix are clamped first, so that
-    ``maxLength: 100000`` and ``maxLength: 90000`` share their answer."""
-    state = state.clamped(trie.max_len)
-    known = state.splits.get(trie.id)
-    if known is not None:
-        return known
-    if (loose := state.expr.loose(EPSILON)) is not None:
-        from structgen.grammars.memory import split_remembering
-
-        with LOCK:
-            made = state.splits[trie.id] = split_remembering(state, loose, trie)
-            return made
-    with LOCK:
-        shared = trie.shared
-        at = shared.at
-        at[:] = (trie.root, trie.root + 1, 0, 0)
-        shared.stack[0] = state.id
-        last = int(trie.end[trie.root])
-        store = state.store
-        while True:
-            j, n, m = walk.walk(
-                store.delta, store.flags, trie.byte, trie.depth, trie.end, trie.start, trie.tokens, shared.stack, at,
-                shared.stay, shared.end_nodes, shared.end_states,
-            )  # fmt: skip
-            if j >= last:
-                break
-            trie._fill(state, int(j))
-            at[1], at[2], at[3] = j, n, m
-        stay = Part(shared.stay[:n].copy(), shared.words) if n else None
-        groups: dict[int, list[NDArray[np.int32]]] = {}
-        firsts: dict[int, int] = {}
-        end_nodes, end_states = shared.end_nodes[:m].copy(), shared.end_states[:m]
-        distinct = np.unique(end_states)
-        for id in distinct.tolist():
-            ended = store.states[id]
-            assert ended is not None
-            where = end_nodes if len(distinct) == 1 else end_nodes[end_states == id]
-            for outcome in ended.outcomes:
-                groups.setdefault(outcome, []).append(where)
-                firsts[outcome] = firsts.get(outcome, 0) | ended.expr.next_bytes(outcome)
-        nodes = tuple((where[0] if len(where) == 1 else np.concatenate(where), o) for o, where in groups.items())
-        # A word of a Lark grammar may end after each of its letters; the outcome says that no letter may follow.
-        ends = tuple(
-            End(o, trie.union(where, _first(firsts[o]) if len(where) > 1 else ANY_FIRST))
-            for where, o in nodes if o != UNSURE_OUTCOME
-        )  # fmt: skip
-        made = Split(stay, ends, nodes)
-        state.splits[trie.id] = made
-        return made
-
-
-@lru_cache(maxsize=4096)
-def _first(allowed: int) -> NDArray[np.uint8]:
-    """uint8 [256] of a bit set of bytes."""
-    if allowed == ALL_BYTES:
-        return ANY_FIRST
-    return np.array([allowed >> byte & 1 for byte in range(256)], dtype=np.uint8)
-
-
-def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
-    """``split`` for a key that must be new: the answer of its own expression, less the tokens that would complete a
-    key already taken."""
-    split = residual.inner.split(trie)
-    if not residual.taken:
-        return split
-    banned = _banned(residual, trie, split)
-    if not banned:
-        return split
-    gone = np.array(sorted(banned), dtype=np.int32)
-    kept = [(where[~np.isin(where, gone)], outcome) for where, outcome in split.nodes]
-    ends = tuple(End(outcome, trie.union(where)) for where, outcome in kept if len(where))
-    return Split(split.stay, ends, tuple(kept))
-
-
-def split_checked(residual: Checked, trie: Trie) -> Split:
-    """``split`` for a terminal whose text is checked when it ends: the answer of its own expression, less the tokens
-    whose text fails."""
-    split = residual.inner.split(trie)
-    kept = []
-    for where, outcome in split.nodes:
-        if outcome == residual.outcome:
-            passed = [residual.check(residual.read + trie.path(node)) for node in where.tolist()]
-            where = where[np.array(passed, dtype=np.bool_)]
-        if len(where):
-            kept.append((where, outcome))
-    return Split(split.stay, tuple(End(outcome, trie.union(where)) for where, outcome in kept), tuple(kept))
-
-
-def _banned(residual: FreshKey, trie: Trie, split: Split) -> set[int]:
-    """Nodes at which a taken key is complete. Where neither the text nor the token holds an escape, a key has one
-    spelling, so it is looked up; what holds one is decoded."""
-    known = trie.key_ends.get(residual.inner)
-    if known is None:
-        known = trie.key_ends[residual.inner] = _KeyEnds(trie, split)
-    text, taken = residual.text, residual.taken
-    opened = text.find(b'"')
-    if opened < 0:
-        by_key = known.by_key(residual)
-        return {node for key in taken & by_key.keys() for node in by_key[key]}
-    by_path = known.by_path
-    if b"\\" in text:
-        suspects = list(by_path)
-    else:
-        suspects = list(known.escaped)
-        for key in taken:
-            spelled = json.dumps(key, ensure_ascii=False).encode("utf-8", "surrogatepass")
-            if spelled.startswith(text[opened:]):
-                suspects.append(spelled[len(text) - opened :])
-    return {
-        node for path in suspects if path in by_path and residual.decode(text + path) in taken for node in by_path[path]
-    }
-
-
-class _KeyEnds:
-    """The ends of a key in a trie, by the bytes that lead to them, and by the key where it begins there too."""
-
-    def __init__(self, trie: Trie, split: Split) -> None:
-        self.by_path: dict[bytes, list[int]] = {}
-        for where, _ in split.nodes:
-            for node in where.tolist():
-                self.by_path.setdefault(trie.path(node), []).append(node)
-        self.escaped = [path for path in self.by_path if b"\\" in path]
-        self._by_key: dict[str, list[int]] | None = None
-
-    def by_key(self, residual: FreshKey) -> dict[str, list[int]]:
-        if self._by_key is None:
-            self._by_key = {}
-            for path, nodes in self.by_path.items():
-                self._by_key.setdefault(residual.decode(path), []).extend(nodes)
-        return self._by_key

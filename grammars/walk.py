@@ -138,6 +138,320 @@ def walk(
     return j, n, m
 
 
+# ------------------------------------------------------------------------------------------------ words
+
+_AT_CHAR, _ESCAPE, _UTF8, _UNIT, _PAIR_ESCAPE, _PAIR_U, _LOW = range(7)
+"""Where the reading of a spelled word is: between characters; after a backslash; inside of UTF-8; in the digits of an
+escaped unit; behind a high surrogate, where a backslash, a ``u`` and the digits of the low one must follow."""
+
+WORD_FIELDS = 6  # of a state: lo, hi, position, phase, value, digits or bytes
+
+
+@njit(int64(_i32, _i32, int64, int64, int64, int64), cache=True, nogil=True)
+def _first_from(
+    codes: NDArray[np.int32], offsets: NDArray[np.int32], lo: int, hi: int, position: int, code: int
+) -> int:
+    """The first of the sorted words ``lo..hi`` whose character at ``position`` is at least ``code``."""
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if codes[offsets[middle] + position] < code:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@njit(int64(_i32, _i32, _i64, int64, int64, int64, int64), cache=True, nogil=True)
+def _read_spelling(
+    codes: NDArray[np.int32],
+    offsets: NDArray[np.int32],
+    state: NDArray[np.int64],
+    at: int,
+    byte: int,
+    is_json: int,
+    tail: int,
+) -> int:
+    """Read one byte: the state at ``state[at:]`` becomes that at ``state[at + WORD_FIELDS:]``. Returns -1 if no
+    word goes on so, -2 if one does, and else the word that the byte, its tail, has closed."""
+    lo = state[at]
+    hi = state[at + 1]
+    position = state[at + 2]
+    phase = state[at + 3]
+    value = state[at + 4]
+    left = state[at + 5]
+    first = np.int64(0)
+    last = np.int64(-1)
+    after = np.int64(_AT_CHAR)
+    if phase == _AT_CHAR:
+        ended = offsets[lo + 1] - offsets[lo] == position
+        if byte == tail:
+            return lo if ended else -1
+        lo += ended
+        if is_json == 0:
+            first = last = byte
+        elif byte == 0x5C:
+            if lo == hi:
+                return -1
+            first = 0
+            last = 0x10FFFF
+            after = _ESCAPE
+        elif byte < 0x80:
+            if byte < 0x20 or byte == 0x22:
+                return -1
+            first = last = byte
+        elif byte < 0xC2 or byte > 0xF4:
+            return -1
+        else:
+            after = _UTF8
+            left = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
+            value = (byte & (0x3F >> left)) << (6 * left)
+            first = max(value, 0x80 if left == 1 else 0x800 if left == 2 else 0x10000)
+            last = value + (1 << (6 * left)) - 1
+    elif phase == _UTF8:
+        if byte & 0xC0 != 0x80:
+            return -1
+        left -= 1
+        value |= (byte & 0x3F) << (6 * left)
+        first = value
+        last = value + (1 << (6 * left)) - 1
+        after = _UTF8 if left else _AT_CHAR
+    elif phase == _ESCAPE:
+        if byte == 0x75:
+            first = 0
+            last = 0x10FFFF
+            after = _UNIT
+            value = 0
+            left = 4
+        elif byte == 0x22 or byte == 0x5C or byte == 0x2F:
+            first = last = byte
+        elif byte == 0x62:
+            first = last = 8
+        elif byte == 0x66:
+            first = last = 12
+        elif byte == 0x6E:
+            first = last = 10
+        elif byte == 0x72:
+            first = last = 13
+        elif byte == 0x74:
+            first = last = 9
+    elif phase == _PAIR_ESCAPE:
+        if byte != 0x5C:
+            return -1
+        first = value
+        last = value + 0x3FF
+        after = _PAIR_U
+    elif phase == _PAIR_U:
+        if byte != 0x75:
+            return -1
+        first = value
+        last = value + 0x3FF
+        after = _LOW
+        value <<= 16  # the digits of the low surrogate come below
+        left = 4
+    else:
+        if 0x30 <= byte <= 0x39:
+            digit = byte - 0x30
+        elif 0x41 <= (byte & 0xDF) <= 0x46:
+            digit = (byte & 0xDF) - 0x37
+        else:
+            return -1
+        left -= 1
+        span = np.int64(1) << (4 * left)
+        if phase == _LOW:
+            base = value >> 16
+            unit = (value & 0xFFFF) | (digit << (4 * left))
+            value = (base << 16) | unit
+            first = base + max(unit, 0xDC00) - 0xDC00
+            last = base + min(unit + span - 1, 0xDFFF) - 0xDC00
+            after = _LOW if left else _AT_CHAR
+        else:
+            value |= digit << (4 * left)
+            if left:
+                # One spelling or a pair of them: both kinds of words stay until the last digit.
+                after = _UNIT
+                a = _first_from(codes, offsets, lo, hi, position, value)
+                if a == hi or codes[offsets[a] + position] > min(value + span - 1, 0xFFFF):
+                    high = max(value, 0xD800)
+                    top = min(value + span - 1, 0xDBFF)
+                    if high > top:
+                        return -1
+                    a = _first_from(codes, offsets, lo, hi, position, 0x10000 + ((high - 0xD800) << 10))
+                    if a == hi or codes[offsets[a] + position] > 0x10000 + ((top - 0xD800) << 10) + 0x3FF:
+                        return -1
+                first = 0
+                last = 0x10FFFF
+            elif 0xD800 <= value <= 0xDBFF:
+                first = value = 0x10000 + ((value - 0xD800) << 10)
+                last = value + 0x3FF
+                after = _PAIR_ESCAPE
+            else:
+                first = last = value
+    if first > last:
+        return -1
+    lo = _first_from(codes, offsets, lo, hi, position, first)
+    if first < last:
+        hi = _first_from(codes, offsets, lo, hi, position, last + 1)
+    else:
+        # Of one character: often of a single word.
+        end = lo
+        if end < hi and codes[offsets[end] + position] == first:
+            end += 1
+            if end < hi and codes[offsets[end] + position] == first:
+                end = _first_from(codes, offsets, end, hi, position, first + 1)
+        hi = end
+    if lo >= hi:
+        return -1
+    to = at + WORD_FIELDS
+    state[to] = lo
+    state[to + 1] = hi
+    state[to + 2] = position + (after == _AT_CHAR)
+    state[to + 3] = after
+    state[to + 4] = value
+    state[to + 5] = left
+    return -2
+
+
+@njit(
+    _two(_i32, _i32, int64, int64, _u8, _u8, _i32, _i32, _i32, _i32, int64, _i64, _i32, _i32, _i32),
+    cache=True,
+    nogil=True,
+)
+def words(
+    codes: NDArray[np.int32],
+    offsets: NDArray[np.int32],
+    is_json: int,
+    tail: int,
+    begun: NDArray[np.uint8],
+    byte: NDArray[np.uint8],
+    depth: NDArray[np.int32],
+    end: NDArray[np.int32],
+    start: NDArray[np.int32],
+    tokens: NDArray[np.int32],
+    root: int,
+    state: NDArray[np.int64],
+    stay: NDArray[np.int32],
+    end_nodes: NDArray[np.int32],
+    end_words: NDArray[np.int32],
+) -> Any:
+    """Read sorted words over the subtree of ``root``: ``codes[offsets[i]:offsets[i + 1]]`` are the code points of word
+    i, which JSON spells in any way (``is_json``), or bytes. ``tail`` is the byte that closes a word, -1 if none does.
+    ``begun`` has been read before. Tokens that end inside go to ``stay``, nodes at which a word ends to ``end_nodes`` /
+    ``end_words``; returns the two counts. ``state`` is scratch: ``WORD_FIELDS`` for each level, two more levels."""
+    state[0] = 0
+    state[1] = len(offsets) - 1
+    state[2] = 0
+    state[3] = _AT_CHAR
+    state[4] = 0
+    state[5] = 0
+    n = 0
+    m = 0
+    for b in begun:
+        if _read_spelling(codes, offsets, state, 0, b, is_json, tail) != -2:
+            return n, m
+        for k in range(WORD_FIELDS):
+            state[k] = state[k + WORD_FIELDS]
+    j = root + 1
+    last = end[root]
+    base = depth[root] + 1
+    while j < last:
+        at = (depth[j] - base) * WORD_FIELDS
+        found = _read_spelling(codes, offsets, state, at, byte[j], is_json, tail)
+        if found == -1:
+            j = end[j]
+            continue
+        if found >= 0:
+            end_nodes[m] = j
+            end_words[m] = found
+            m += 1
+            j = end[j]
+            continue
+        to = at + WORD_FIELDS
+        if tail < 0 and state[to + 3] == _AT_CHAR:
+            lo = state[to]
+            if offsets[lo + 1] - offsets[lo] == state[to + 2]:
+                end_nodes[m] = j
+                end_words[m] = lo
+                m += 1
+                if state[to + 1] - lo == 1:
+                    j = end[j]
+                    continue
+        for k in range(start[j], start[j + 1]):
+            stay[n] = tokens[k]
+            n += 1
+        j += 1
+    return n, m
+
+
+@njit(int64(_u8, _i32, int64, int64), cache=True, nogil=True)
+def child(byte: NDArray[np.uint8], end: NDArray[np.int32], node: int, wanted: int) -> int:
+    """The child of ``node`` for the byte ``wanted``; -1 if there is none."""
+    at = node + 1
+    last = end[node]
+    while at < last and byte[at] < wanted:  # children are sorted
+        at = end[at]
+    return at if at < last and byte[at] == wanted else -1
+
+
+@njit(
+    _two(_delta, _u8, int64, _u8, _i32, _i32, _i32, _i32, _i32, _i32, _i64, _i32, _i32, _i32, _i32),
+    cache=True,
+    nogil=True,
+)
+def count(
+    delta: NDArray[np.int32],
+    flags: NDArray[np.uint8],
+    between: int,
+    byte: NDArray[np.uint8],
+    depth: NDArray[np.int32],
+    end: NDArray[np.int32],
+    start: NDArray[np.int32],
+    tokens: NDArray[np.int32],
+    stack: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    at: NDArray[np.int64],
+    stay: NDArray[np.int32],
+    needs: NDArray[np.int32],
+    end_nodes: NDArray[np.int32],
+    end_counts: NDArray[np.int32],
+) -> Any:
+    """``walk`` for characters and what closes them: ``between`` is the state between characters, ``counts[d]`` how many
+    are complete at relative depth d. ``needs`` says how many characters a token that stays has begun. ``at`` is
+    updated: (root, next node, tokens, ends). Returns (next node, counts of tokens)."""
+    root = at[0]
+    j = at[1]
+    n = at[2]
+    m = at[3]
+    last = end[root]
+    base = depth[root]
+    while j < last:
+        d = depth[j] - base
+        s = delta[stack[d - 1], byte[j]]
+        if s <= _DEAD:
+            if s == _MISS:
+                break
+            j = end[j]
+            continue
+        stack[d] = s
+        counts[d] = counts[d - 1] + (s == between)
+        flag = flags[s]
+        if flag & _ENDS:
+            end_nodes[m] = j
+            end_counts[m] = counts[d]
+            m += 1
+        if flag & _LIVE:
+            for k in range(start[j], start[j + 1]):
+                stay[n] = tokens[k]
+                needs[n] = counts[d] + (s != between)
+                n += 1
+            j += 1
+        else:
+            j = end[j]
+    at[1] = j
+    at[2] = n
+    at[3] = m
+    return j, n
+
+
 @njit(_two(_u8, _i32, _i32, _i32, _u8), cache=True, nogil=True)
 def room(
     byte: NDArray[np.uint8],
@@ -293,6 +607,33 @@ def set_bits(row: NDArray[np.uint32], tokens: NDArray[np.int32]) -> int:
     for t in tokens:
         row[t >> 5] |= np.uint32(1) << np.uint32(t & 31)
     return 0
+
+
+@njit(int64(_u32), cache=True, nogil=True)
+def hash_row(row: NDArray[np.uint32]) -> int:
+    """A hash of a mask row's content. Four lanes of multiply and shift, so that one word does not wait for another."""
+    prime = np.uint64(0x9E3779B97F4A7C15)
+    shift = np.uint64(29)
+    a = np.uint64(1)
+    b = np.uint64(2)
+    c = np.uint64(3)
+    d = np.uint64(4)
+    size = len(row) & ~3
+    for i in range(0, size, 4):
+        a = (a ^ np.uint64(row[i])) * prime
+        b = (b ^ np.uint64(row[i + 1])) * prime
+        c = (c ^ np.uint64(row[i + 2])) * prime
+        d = (d ^ np.uint64(row[i + 3])) * prime
+        a ^= a >> shift
+        b ^= b >> shift
+        c ^= c >> shift
+        d ^= d >> shift
+    for i in range(size, len(row)):
+        a = (a ^ np.uint64(row[i])) * prime
+        a ^= a >> shift
+    a = ((a * prime ^ b) * prime ^ c) * prime ^ d
+    found: int = np.int64(a ^ (a >> shift))
+    return found
 
 
 _timer.cancel()
