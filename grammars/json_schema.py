@@ -25,9 +25,7 @@ validator: ``nullable`` (write ``"type": ["string", "null"]``), ``discriminator`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar
@@ -37,8 +35,10 @@ from structgen.grammars.machine import Cell, Machine, Thread
 from structgen.grammars.residual import state
 from structgen.grammars.schema.arrays import MAX_CONTAINS
 from structgen.grammars.schema.cases import MAX_WISHES
-from structgen.grammars.schema.document import Document, Draft, Place, draft_named, escaped
+from structgen.grammars.schema.contents import private
+from structgen.grammars.schema.document import Document, Draft, Place, draft_named
 from structgen.grammars.schema.expand import check_built, check_circles
+from structgen.grammars.schema.glance import is_usable
 from structgen.grammars.schema.layout import LAYOUTS, Layout
 from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
 from structgen.grammars.schema.report import Report
@@ -61,6 +61,7 @@ def machine(
     on_unsupported: str = "error",
     draft: str | int | None = None,
     registry: Any = None,
+    known: Hashable = None,
 ) -> tuple[Machine, Report]:
     """The machine of all JSON texts that satisfy ``schema``, and what its keywords came to.
 
@@ -73,6 +74,7 @@ def machine(
             documents of the registry follow a ``$schema`` of their own.
         registry: a ``referencing.Registry`` with the documents that references and ``$schema`` lead to. The drafts'
             metaschemas are known without it; nothing is ever fetched, unless by the registry's own ``retrieve``.
+        known: ``contents.identity(schema)``, where the caller has it.
 
     Raises:
         GrammarError: a malformed schema or an unknown option.
@@ -86,94 +88,29 @@ def machine(
     _choice("numbers", numbers, ("plain", "any"))
     _choice("on_unsupported", on_unsupported, ("error", "gate"))
     gates = on_unsupported == "gate"
-    contents = _contents(schema)
+    contents = private(schema, known)
     style = Style(_ENCODINGS[escapes], LAYOUTS[whitespace], order == "any", numbers == "any")
     try:
         document = Document(contents, None if draft is None else draft_named(draft), registry, format_assertion, gates)
-        places = _survey(document, style.any_numbers)
-        forest = Forest(style)
-        root = forest.node([document.root])
+        scope = document.resources.root
+        document.is_plain = not (gates or scope.dialect.left_out or scope.dynamic) and is_usable(contents, scope.draft)
+        places = None if document.is_plain else _survey(document, style.any_numbers)
+        root = Forest(style).node([document.root])
         if not root.satisfiable:
             raise _unsatisfiable(root)
         if gates:
             explore(root)
-        elif _meets_limits(places):
+        elif places is not None and _meets_limits(places):
             explore(root, MAX_EXPLORED)
     except RecursionError:
         raise GrammarTooComplex("the schema is nested too deeply") from None
-    resources = document.resources
-    return _JsonMachine(root, document), Report(_DRAFTS[resources.root.draft], tuple(places), resources.draft_from)
+    survey = (lambda: _survey(document, style.any_numbers)) if places is None else (lambda: places)
+    return _JsonMachine(root, document), Report(_DRAFTS[scope.draft], survey, document.resources.draft_from)
 
 
 def _choice(name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise GrammarError(f"{name}={value!r} is unknown; use one of {', '.join(map(repr, known))}")
-
-
-def _contents(schema: Any) -> Any:
-    if isinstance(schema, str):
-        try:
-            schema = json.loads(schema, parse_float=Decimal)
-        except json.JSONDecodeError as error:
-            raise GrammarError(f"the schema is no JSON: {error.msg}", line=error.lineno, column=error.colno) from None
-        except RecursionError:
-            raise GrammarTooComplex("the schema is nested too deeply to be read") from None
-        except ValueError as error:  # Python reads no integer of more than some thousand digits
-            raise GrammarError(f"the schema cannot be read: {error}") from None
-    if not isinstance(schema, (dict, bool)):
-        raise GrammarError(f"a JSON Schema is an object or a boolean, not {type(schema).__name__}", pointer="#")
-    _check_json(schema)
-    return schema
-
-
-_PLAIN = frozenset((str, int, float, bool, Decimal, type(None)))
-
-
-def _is_plain(schema: Any, fuel: int = 2_000_000) -> bool:
-    """Whether it is quickly seen that ``schema`` is JSON."""
-    stack = [schema]
-    while stack:
-        at = stack.pop()
-        kind = type(at)
-        if kind is dict:
-            for key in at:
-                if type(key) is not str:
-                    return False
-            stack.extend(at.values())
-        elif kind is list:
-            stack.extend(at)
-        elif kind not in _PLAIN:
-            return False
-        fuel -= 1
-        if not fuel:
-            return False
-    return True
-
-
-def _check_json(schema: Any) -> None:
-    """Raise GrammarError for what JSON cannot hold: keys that are no text, values of other types, circles."""
-    if _is_plain(schema):
-        return
-    stack: list[tuple[Any, str, bool]] = [(schema, "#", False)]
-    above: set[int] = set()
-    while stack:
-        value, pointer, leave = stack.pop()
-        if leave:
-            above.discard(id(value))
-        elif isinstance(value, (dict, list, tuple)):
-            if id(value) in above:
-                raise GrammarError("the schema contains itself; use $ref for recursion", pointer=pointer)
-            above.add(id(value))
-            stack.append((value, pointer, True))
-            if isinstance(value, dict):
-                for key in value:
-                    if not isinstance(key, str):
-                        raise GrammarError(f"the key {key!r} is no text", pointer=pointer)
-                stack += [(part, f"{pointer}/{escaped(key)}", False) for key, part in value.items()]
-            else:
-                stack += [(part, f"{pointer}/{i}", False) for i, part in enumerate(value)]
-        elif value is not None and not isinstance(value, (str, bool, int, float, Decimal)):
-            raise GrammarError(f"{value!r} ({type(value).__name__}) is no JSON value", pointer=pointer)
 
 
 def _survey(document: Document, any_numbers: bool) -> list[Place]:

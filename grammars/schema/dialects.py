@@ -199,6 +199,31 @@ def _left_out(draft: Draft, uri: str, vocabulary: Any, pointer: str) -> frozense
     return frozenset[str]().union(*known.values()) - counted
 
 
+_DATA = ("enum", "const", "default", "example", "examples")
+"""Keywords whose values are no schemas."""
+
+
+def newest_draft(schema: Any) -> Draft:
+    """The newest draft in which a schema without ``$schema`` has a meaning (see ``guessed_draft``)."""
+    draft = Draft.D2020
+    stack = [schema]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, dict):
+            for key, value in at.items():
+                kind = type(value)
+                if kind is bool:
+                    if key in ("exclusiveMinimum", "exclusiveMaximum"):
+                        return Draft.D4
+                elif kind is not str and kind is not int and key not in _DATA:
+                    if key == "items" and isinstance(value, list):
+                        draft = Draft.D2019
+                    stack.append(value)
+        elif isinstance(at, list):
+            stack += [each for each in at if type(each) is not str]
+    return draft
+
+
 def guessed_draft(schema: Any) -> tuple[Draft, str | None]:
     """The newest draft in which a schema without ``$schema`` has a meaning, and the pointer of what decided it: a
     boolean ``exclusiveMinimum`` is draft 4's, an array of ``items`` ended with 2019-09."""
@@ -212,7 +237,7 @@ def guessed_draft(schema: Any) -> tuple[Draft, str | None]:
                     return Draft.D4, f"{pointer}/{key}"
                 if key == "items" and isinstance(value, list):
                     draft, reason = Draft.D2019, f"{pointer}/items"
-                if key not in ("enum", "const", "default", "example", "examples"):
+                if key not in _DATA:
                     queue.append((value, f"{pointer}/{escaped(key)}"))
         elif isinstance(at, list):
             queue.extend((each, f"{pointer}/{i}") for i, each in enumerate(at))

@@ -77,6 +77,9 @@ class Document:
         self.gates = gates
         self._places: dict[tuple[int, Scope, Dynamic], Place] = {}
         self._dynamic_places = 0
+        self.is_plain = False
+        """A glance shows that it can be used (``schema.glance``)."""
+        self._with_values: dict[int, bool] = {}
         self.resources = Resources(schema, draft, registry)
         self.root = self.place(schema, self.resources.root, "#", "")
 
@@ -111,6 +114,15 @@ class Document:
             if dynamic:
                 self._count()
         return found
+
+    def has_values(self, place: Place) -> bool:
+        """Whether a glance shows that something satisfies ``place``."""
+        from structgen.grammars.schema.glance import has_values
+
+        root = self.root
+        return self.is_plain and place.contents is not None and has_values(
+            place.contents, root.contents, root.scope.draft, self._with_values
+        )
 
     def _count(self) -> None:
         self._dynamic_places += 1

@@ -187,7 +187,8 @@ class Node:
     def satisfiable(self) -> bool:
         """Whether any value satisfies the node (a least fixpoint over required members)."""
         if self._sat is None:
-            if len(self.places) == 1 and _plainly_satisfiable(self.places[0].rules):
+            only = self.places[0] if len(self.places) == 1 else None
+            if only is not None and (only.document.has_values(only) or _plainly_satisfiable(only.rules)):
                 self._sat = True
             else:
                 _decide(self)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from structgen.grammars.residual import LOCK
 from structgen.grammars.schema.document import Place, escaped
 from structgen.grammars.schema.keywords import structure_of
 
@@ -29,7 +30,6 @@ class Line(NamedTuple):
     pointers: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Report:
     """What the keywords of a JSON Schema came to. Each keyword of each reachable subschema stands in exactly one of
     ``enforced``, ``gated``, ``annotations`` and ``structure``; a schema with any other is refused. ``str(report)`` is
@@ -41,9 +41,19 @@ class Report:
         draft_from: who said so: ``"$schema"``, ``"argument"``, or ``"guess"`` where nobody did.
     """
 
-    draft: str
-    places: tuple[Place, ...] = field(repr=False)
-    draft_from: str = "$schema"
+    def __init__(self, draft: str, survey: Callable[[], Iterable[Place]], draft_from: str = "$schema") -> None:
+        """``survey`` gives the places when they are first asked for."""
+        self.draft = draft
+        self.draft_from = draft_from
+        self._survey = survey
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        with LOCK:
+            return tuple(self._survey())
+
+    def __repr__(self) -> str:
+        return f"Report(draft={self.draft!r}, draft_from={self.draft_from!r})"
 
     @property
     def enforced(self) -> tuple[str, ...]:

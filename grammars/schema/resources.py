@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 from structgen.errors import GrammarError, UnsupportedGrammar
-from structgen.grammars.schema.dialects import Dialect, Draft, dialect_at, draft_at, escaped, guessed_draft
+from structgen.grammars.schema.dialects import Dialect, Draft, dialect_at, draft_at, escaped, newest_draft
 
 RECURSIVE = ""
 """The name under which ``$recursiveAnchor: true`` stands among dynamic anchors (no anchor has an empty name)."""
@@ -319,7 +319,7 @@ class Resources:
         elif isinstance(schema, dict) and "$schema" in schema:
             dialect = self._declared(schema["$schema"], "#/$schema")
         else:
-            dialect, self.draft_from = Dialect(guessed_draft(schema)[0]), "guess"
+            dialect, self.draft_from = Dialect(newest_draft(schema)), "guess"
         uri = identifier(schema, dialect.draft) or ""
         self.root = self._own[urldefrag(uri)[0]] = Scope(self, schema, urldefrag(uri)[0], dialect, "#")
 

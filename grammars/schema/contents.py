@@ -1,0 +1,126 @@
+"""What a caller gives as a schema: checked to be JSON, and copied, so that later changes to it change no grammar."""
+
+from __future__ import annotations
+
+import json
+import marshal
+from collections.abc import Hashable
+from decimal import Decimal
+from typing import Any
+
+from structgen.errors import GrammarError, GrammarTooComplex
+from structgen.grammars.schema.dialects import escaped
+
+
+def identity(schema: Any) -> Hashable:
+    """Equal for schemas whose texts are equal, and for no others: ``1``, ``1.0`` and ``true`` differ, and so do
+    members in another order. None where that cannot be told quickly.
+
+    The second version of ``marshal``'s format depends on the types and values alone, not on which objects are shared;
+    it is several times as fast as ``json.dumps``, and refuses subclasses."""
+    if type(schema) is str:
+        return schema
+    try:
+        return marshal.dumps(schema, 2)
+    except ValueError:
+        return None
+
+
+def private(schema: Any, known: Hashable = None) -> Any:
+    """``schema`` (or the schema that it is the text of) as JSON values that nobody else holds.
+
+    Args:
+        known: its ``identity``, where the caller has it.
+
+    Raises:
+        GrammarError: it is no JSON, or neither an object nor a boolean.
+        GrammarTooComplex: it is a text nested too deeply to be read.
+    """
+    if isinstance(schema, str):
+        contents = _read(schema)
+    elif type(known) is bytes:
+        contents = marshal.loads(known)
+    else:
+        _check(schema)
+        return _copied(schema)
+    if not _is_plain(contents):
+        _check(contents)
+    return contents
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except json.JSONDecodeError as error:
+        raise GrammarError(f"the schema is no JSON: {error.msg}", line=error.lineno, column=error.colno) from None
+    except RecursionError:
+        raise GrammarTooComplex("the schema is nested too deeply to be read") from None
+    except ValueError as error:  # Python reads no integer of more than some thousand digits
+        raise GrammarError(f"the schema cannot be read: {error}") from None
+
+
+_SCALARS = frozenset((str, int, float, bool, Decimal, type(None)))
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether it is quickly seen that ``schema``, which does not hold itself, is a JSON object or a boolean."""
+    if type(schema) is not dict:
+        return type(schema) is bool
+    stack: list[Any] = [schema]
+    while stack:
+        at = stack.pop()
+        if type(at) is dict:
+            try:
+                "".join(at)
+            except TypeError:
+                return False
+        for each in at.values() if type(at) is dict else at:
+            kind = type(each)
+            if kind not in _SCALARS:
+                if kind is not dict and kind is not list:
+                    return False
+                stack.append(each)
+    return True
+
+
+def _check(schema: Any) -> None:
+    """Raise GrammarError for what JSON cannot hold: keys that are no text, values of other types, circles."""
+    if not isinstance(schema, (dict, bool)):
+        raise GrammarError(f"a JSON Schema is an object or a boolean, not {type(schema).__name__}", pointer="#")
+    stack: list[tuple[Any, str, bool]] = [(schema, "#", False)]
+    above: set[int] = set()
+    while stack:
+        value, pointer, leave = stack.pop()
+        if leave:
+            above.discard(id(value))
+        elif isinstance(value, (dict, list, tuple)):
+            if id(value) in above:
+                raise GrammarError("the schema contains itself; use $ref for recursion", pointer=pointer)
+            above.add(id(value))
+            stack.append((value, pointer, True))
+            if isinstance(value, dict):
+                for key in value:
+                    if not isinstance(key, str):
+                        raise GrammarError(f"the key {key!r} is no text", pointer=pointer)
+                stack += [(part, f"{pointer}/{escaped(key)}", False) for key, part in value.items()]
+            else:
+                stack += [(part, f"{pointer}/{i}", False) for i, part in enumerate(value)]
+        elif value is not None and not isinstance(value, (str, bool, int, float, Decimal)):
+            raise GrammarError(f"{value!r} ({type(value).__name__}) is no JSON value", pointer=pointer)
+
+
+def _copied(schema: Any) -> Any:
+    """``schema``, which is JSON, however deeply nested. What stands in a tuple stays as it is."""
+    copies: dict[int, Any] = {}
+    made = [schema]
+    queue: list[Any] = [made]
+    while queue:
+        at = queue.pop()
+        for key, value in at.items() if isinstance(at, dict) else enumerate(at):
+            if isinstance(value, (dict, list)):
+                copy = copies.get(id(value))
+                if copy is None:
+                    copy = copies[id(value)] = dict(value) if isinstance(value, dict) else list(value)
+                    queue.append(copy)
+                at[key] = copy
+    return made[0]

@@ -1,0 +1,466 @@
+"""What a glance at a schema shows: that it can be used, and that it has values.
+
+Most schemas use plain keywords in plain ways. For them it is enough to look once at each reachable subschema, without
+rules, expressions or automata; these are built when a text first gets there. What is said here is certain and says
+nothing about other schemas: those are looked at in full (``json_schema``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from urllib.parse import unquote
+
+from structgen.grammars import formats
+from structgen.grammars.plain_pattern import is_plain
+from structgen.grammars.schema.arrays import MAX_CONTAINS
+from structgen.grammars.schema.cases import MAX_WISHES
+from structgen.grammars.schema.dialects import Draft
+from structgen.grammars.schema.keywords import (
+    ALL,
+    ARRAY,
+    BOOLEAN,
+    FRACTION,
+    INTEGER,
+    NULL,
+    NUMBER,
+    OBJECT,
+    READERS,
+    STRING,
+    TYPES,
+)
+
+MAX_NEGATED = 100
+"""So many subschemas may be negated at once; the rewriting calls itself."""
+MAX_REQUIRED_DEPTH = 30
+_LARGE = 10**300
+_EXACT = 2.0**52
+_NOWHERE = object()
+
+Queue = list[Any]
+Check = Callable[[Any, Queue], bool]
+"""Whether the value of a keyword is surely well-formed; puts the subschemas in it on the queue."""
+
+
+def is_usable(root: Any, draft: Draft) -> bool:
+    """Whether every subschema of ``root`` that counts is surely well-formed and within all limits, whether or not
+    anything satisfies it. ``root`` is JSON."""
+    return _Glance(root, draft).is_usable()
+
+
+class _Glance:
+    """One schema, looked at once."""
+
+    def __init__(self, root: Any, draft: Draft) -> None:
+        self.root = root
+        self.draft = draft
+        self.chains: dict[int, list[Any]] = {}
+        """id of a subschema -> what it means by reference and ``allOf`` alone."""
+        self.negated: Queue = []
+
+    def is_usable(self) -> bool:
+        root, checks = self.root, _CHECKS[self.draft]
+        old = self.draft <= Draft.D7
+        seen: set[int] = set()
+        queue: Queue = [root]
+        while queue:
+            at = queue.pop()
+            if type(at) is not dict:
+                if type(at) is bool:
+                    continue
+                return False
+            if id(at) in seen:
+                continue
+            seen.add(id(at))
+            if "$ref" in at:
+                found = resolve(root, at["$ref"])
+                if found is _NOWHERE:
+                    return False
+                queue.append(found)
+                self.chains[id(at)] = [found]
+                if old:
+                    continue
+            for keyword, value in at.items():
+                check = checks.get(keyword)
+                if check is not None and not check(value, queue) and not (at is root and keyword in _NAMES):
+                    return False
+            if not _COMBINING.isdisjoint(at):
+                self._combine(at)
+            if "multipleOf" in at and not _BOUNDS.isdisjoint(at):  # decided by a search
+                return False
+        return self._has_no_circle() and self._negates_little()
+
+    def _combine(self, at: dict[str, Any]) -> None:
+        """Note what ``at`` means by ``allOf``, and what of it may be negated."""
+        branches = at.get("oneOf", ())
+        if len(branches) > 1:
+            self.negated += branches
+        chained = [*at.get("allOf", ()), *(branches if len(branches) == 1 else ())]
+        if chained:
+            self.chains[id(at)] = self.chains.get(id(at), []) + chained
+        for keyword in ("not", "if"):
+            if keyword in at:
+                self.negated.append(at[keyword])
+
+    def _has_no_circle(self) -> bool:
+        """Whether no references lead to each other alone."""
+        chains = self.chains
+        done: set[int] = set()
+        for start in chains:
+            path: set[int] = set()
+            stack = [(start, False)]
+            while stack:
+                at, leave = stack.pop()
+                if leave:
+                    path.discard(at)
+                    done.add(at)
+                elif at in path:
+                    return False
+                elif at in chains and at not in done:
+                    path.add(at)
+                    stack.append((at, True))
+                    stack += [(id(each), False) for each in chains[at]]
+        return True
+
+    def _negates_little(self) -> bool:
+        """Whether what may be negated is small: the opposites of some keywords count against limits."""
+        if not self.negated:
+            return True
+        seen: set[int] = set()
+        queue, items, keys = self.negated, 0, 0
+        while queue:
+            at = queue.pop()
+            if type(at) is not dict or id(at) in seen:
+                continue
+            seen.add(id(at))
+            if "$ref" in at:
+                queue.append(resolve(self.root, at["$ref"]))
+            for keyword, value in at.items():
+                check = _CHECKS[self.draft].get(keyword)
+                if check is not None:
+                    check(value, queue)
+            items += "items" in at or "additionalItems" in at
+            keys += bool(at.get("additionalProperties")) + ("propertyNames" in at)
+            keys += len(at.get("patternProperties", ()))
+        return len(seen) <= MAX_NEGATED and items <= MAX_CONTAINS and keys <= MAX_WISHES
+
+
+def resolve(root: Any, reference: Any) -> Any:
+    """What a reference to a place in ``root`` itself leads to, if no ``$id`` is on the way; else ``_NOWHERE``."""
+    if reference == "#":
+        return root
+    if type(reference) is not str or not reference.startswith("#/"):
+        return _NOWHERE
+    at = root
+    for token in reference[2:].split("/"):
+        if "%" in token or "~" in token:
+            token = unquote(token).replace("~1", "/").replace("~0", "~")
+        if type(at) is dict and token in at:
+            at = at[token]
+        elif type(at) is list and token.isascii() and token.isdigit() and int(token) < len(at):
+            at = at[int(token)]
+        else:
+            return _NOWHERE
+        if type(at) is dict and (type(at.get("$id")) is str or type(at.get("id")) is str):
+            return _NOWHERE
+    return at if type(at) in (dict, bool) else _NOWHERE
+
+
+# -- keywords
+
+
+def _schema(value: Any, queue: Queue) -> bool:
+    queue.append(value)  # whether it is a schema is seen there
+    return True
+
+
+def _schemas(value: Any, queue: Queue) -> bool:
+    if type(value) is not list or not value:
+        return False
+    queue += value
+    return True
+
+
+def _table(value: Any, queue: Queue) -> bool:
+    if type(value) is not dict:
+        return False
+    queue += value.values()
+    return True
+
+
+def _patterns(value: Any, queue: Queue) -> bool:
+    return _table(value, queue) and all(map(is_plain, value))
+
+
+def _items(value: Any, queue: Queue) -> bool:
+    return _schemas(value, queue) if type(value) is list else _schema(value, queue)
+
+
+def _dependencies(value: Any, queue: Queue) -> bool:
+    if type(value) is not dict:
+        return False
+    for each in value.values():
+        if type(each) is not list:
+            queue.append(each)
+        elif not _strings(each, queue):
+            return False
+    return True
+
+
+def _strings_table(value: Any, queue: Queue) -> bool:
+    return type(value) is dict and all(_strings(each, queue) for each in value.values())
+
+
+def _strings(value: Any, queue: Queue) -> bool:
+    return type(value) is list and all(type(each) is str for each in value)
+
+
+def _type(value: Any, queue: Queue) -> bool:
+    if type(value) is str:
+        return value in TYPES
+    return type(value) is list and bool(value) and all(type(each) is str and each in TYPES for each in value)
+
+
+def _scalars(value: Any, queue: Queue) -> bool:
+    """Numbers of a usual size, texts, null, true and false."""
+    return type(value) is list and all(map(_scalar, value))
+
+
+def _scalar(value: Any, queue: Queue | None = None) -> bool:
+    return type(value) is str or type(value) is bool or value is None or _number(value)
+
+
+def _number(value: Any, queue: Queue | None = None) -> bool:
+    kind = type(value)
+    if kind is Decimal:
+        return bool(value.is_finite()) and abs(value.adjusted()) < 300 and len(value.as_tuple().digits) < 300
+    return (kind is int or kind is float) and -_LARGE < value < _LARGE
+
+
+def _step(value: Any, queue: Queue) -> bool:
+    return _number(value) and value > 0
+
+
+def _count(value: Any, queue: Queue) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _true_or_false(value: Any, queue: Queue) -> bool:
+    return type(value) is bool
+
+
+def _pattern(value: Any, queue: Queue) -> bool:
+    return type(value) is str and is_plain(value)
+
+
+def _text(value: Any, queue: Queue) -> bool:
+    return type(value) is str
+
+
+def _unsure(value: Any, queue: Queue) -> bool:
+    return False
+
+
+def _reference(value: Any, queue: Queue) -> bool:
+    return True  # followed by ``_Glance`` itself
+
+
+_NAMES = frozenset(("$schema", "$id", "id"))
+"""They begin a resource where they stand below the root."""
+_COMBINING = frozenset(("allOf", "oneOf", "not", "if"))
+
+_KEYWORDS: dict[str, Check] = {
+    "type": _type,
+    "enum": _scalars,
+    "const": _scalar,
+    "minLength": _count,
+    "maxLength": _count,
+    "pattern": _pattern,
+    "minimum": _number,
+    "maximum": _number,
+    "exclusiveMinimum": _number,
+    "exclusiveMaximum": _number,
+    "multipleOf": _step,
+    "properties": _table,
+    "patternProperties": _patterns,
+    "additionalProperties": _schema,
+    "required": _strings,
+    "propertyNames": _schema,
+    "minProperties": _count,
+    "maxProperties": _count,
+    "dependentRequired": _strings_table,
+    "dependentSchemas": _table,
+    "dependencies": _dependencies,
+    "prefixItems": _schemas,
+    "items": _items,
+    "additionalItems": _schema,
+    "minItems": _count,
+    "maxItems": _count,
+    "uniqueItems": _true_or_false,
+    "allOf": _schemas,
+    "anyOf": _schemas,
+    "oneOf": _schemas,
+    "not": _schema,
+    "if": _schema,
+    "then": _schema,
+    "else": _schema,
+    "$ref": _reference,
+}
+
+
+def _checks(draft: Draft) -> dict[str, Check]:
+    made = {
+        keyword: _KEYWORDS.get(keyword, _unsure)
+        for keyword, (_, (first, last)) in READERS.items()
+        if first <= draft <= last
+    }
+    made |= {"format": _text, "$schema": _unsure, "id" if draft == Draft.D4 else "$id": _unsure}
+    if draft == Draft.D4:
+        made |= dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _true_or_false)
+    if draft == Draft.D2020:
+        made["items"] = _schema
+    return made
+
+
+_CHECKS = {draft: _checks(draft) for draft in Draft}
+
+
+_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
+
+
+# -- values
+
+
+def has_values(contents: Any, root: Any, draft: Draft, known: dict[int, bool]) -> bool:
+    """Whether some value surely satisfies the subschema ``contents`` of ``root``, which is usable.
+
+    Args:
+        known: what was found before, by id.
+    """
+    return _has_values(contents, root, draft, known, MAX_REQUIRED_DEPTH)
+
+
+def _has_values(contents: Any, root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
+    if type(contents) is bool:
+        return contents
+    found = known.get(id(contents))
+    if found is None and fuel:
+        known[id(contents)] = False  # unless it is found without itself
+        found = known[id(contents)] = _look(contents, root, draft, known, fuel - 1)
+    return bool(found)
+
+
+def _look(at: dict[str, Any], root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
+    demands = [key for key in at if key in _DEMANDING[draft]]
+    if "$ref" in at:
+        if draft > Draft.D7 and len(demands) > 1:
+            return False
+        found = resolve(root, at["$ref"])
+        return found is not _NOWHERE and _has_values(found, root, draft, known, fuel)
+    if len(demands) == 1 and demands[0] in ("anyOf", "oneOf", "allOf"):
+        branches = at[demands[0]]
+        if demands[0] == "anyOf" or len(branches) == 1:
+            return any(_has_values(each, root, draft, known, fuel) for each in branches)
+        return demands[0] == "oneOf" and _one_alone(branches, root, draft, known, fuel)
+    if any(key not in _SIMPLE for key in demands):
+        return False
+    types = _types_of(at)
+    if "enum" in at or "const" in at:
+        values = at["enum"] if "enum" in at else [at["const"]]
+        return len(demands) == 1 + ("type" in at) and any(_fits(value, types) for value in values)
+    return bool(
+        types & (NULL | BOOLEAN)
+        or (types & STRING and _has_strings(at))
+        or (types & NUMBER and _has_numbers(at, types, draft))
+        or (types & ARRAY and _has_arrays(at, root, draft, known, fuel))
+        or (types & OBJECT and _has_objects(at, root, draft, known, fuel))
+    )
+
+
+def _types_of(at: Any) -> int:
+    if type(at) is not dict:
+        return ALL if at else 0
+    names = at.get("type")
+    if names is None:
+        return ALL
+    if type(names) is str:
+        return TYPES[names]
+    found = 0
+    for name in names:
+        found |= TYPES[name]
+    return found
+
+
+def _one_alone(branches: list[Any], root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
+    """Whether a branch has values, and no other has any of its types."""
+    types = [0 if each is False else _types_of(each) for each in branches]
+    for i, each in enumerate(branches):
+        others = 0
+        for j, more in enumerate(types):
+            others |= 0 if i == j else more
+        if not types[i] & others and _has_values(each, root, draft, known, fuel):
+            return True
+    return False
+
+
+def _fits(value: Any, types: int) -> bool:
+    """Whether a scalar is surely of one of the types, and can be written."""
+    if type(value) is str:
+        return bool(types & STRING) and _spellable(value)
+    if value is None or type(value) is bool:
+        return bool(types & (NULL if value is None else BOOLEAN))
+    return type(value) is int and bool(types & INTEGER)
+
+
+def _spellable(text: str) -> bool:
+    return text.isascii() or not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
+
+
+def _has_strings(at: dict[str, Any]) -> bool:
+    if "pattern" in at or at.get("format") in formats.FORMATS:
+        alone = not ("pattern" in at and "format" in at)  # of which each has texts
+        return alone and "minLength" not in at and "maxLength" not in at
+    return bool(at.get("minLength", 0) <= at.get("maxLength", _LARGE))
+
+
+def _has_numbers(at: dict[str, Any], types: int, draft: Draft) -> bool:
+    if "multipleOf" in at:
+        return types & NUMBER != FRACTION and _BOUNDS.isdisjoint(at)
+    lo, hi = at.get("minimum"), at.get("maximum")
+    if draft > Draft.D4:
+        low, high = at.get("exclusiveMinimum"), at.get("exclusiveMaximum")
+        lo = low if lo is None or (low is not None and low > lo) else lo
+        hi = high if hi is None or (high is not None and high < hi) else hi
+    if lo is None or hi is None:
+        return True
+    low, high = float(lo), float(hi)
+    return low > -_EXACT and high < _EXACT and high - low >= 2  # an integer lies between
+
+
+def _has_arrays(at: dict[str, Any], root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
+    least = at.get("minItems", 0)
+    if not least:
+        return True
+    if least > at.get("maxItems", least) or type(at.get("items")) is list or "prefixItems" in at:
+        return False
+    return (least == 1 or not at.get("uniqueItems")) and _has_values(at.get("items", True), root, draft, known, fuel)
+
+
+def _has_objects(at: dict[str, Any], root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
+    required = at.get("required", ())
+    least = at.get("minProperties", 0)
+    if not required and not least:
+        return True
+    if not _ON_KEYS.isdisjoint(at) or max(len(required), least) > at.get("maxProperties", _LARGE):
+        return False
+    properties, additional = at.get("properties", {}), at.get("additionalProperties", True)
+    for key in required:
+        if not _spellable(key) or not _has_values(properties.get(key, additional), root, draft, known, fuel):
+            return False
+    return least <= len(set(required)) or additional is True or additional == {}
+
+
+_ON_KEYS = frozenset(("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas"))
+_SIMPLE = frozenset(_KEYWORDS) - {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$ref"}
+_DEMANDING = {draft: frozenset(checks) - {"$schema", "$id", "id"} for draft, checks in _CHECKS.items()}

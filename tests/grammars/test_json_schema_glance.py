@@ -1,0 +1,177 @@
+"""What a glance at a schema says is certain: the full look finds nothing against it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from random_schemas import in_draft, root
+
+from structgen.errors import GrammarError, UnsatisfiableGrammar
+from structgen.grammars import json_schema, regex
+from structgen.grammars.encoding import JSON_ANY
+from structgen.grammars.plain_pattern import is_plain
+from structgen.grammars.residual import state
+from structgen.grammars.schema.dialects import draft_named, guessed_draft, newest_draft
+from structgen.grammars.schema.document import Document
+from structgen.grammars.schema.glance import is_usable
+from structgen.grammars.schema.layout import LAYOUTS
+from structgen.grammars.schema.nodes import Forest, Style
+
+SCHEMAS = Path(__file__).parents[2] / "benchmarks" / "schemas.jsonl"
+
+
+def look(schema: Any, draft: str | None, any_numbers: bool) -> tuple[int, int]:
+    """Compare both looks at a schema: how many of its subschemas are seen to have values, of how many."""
+    document = Document(schema, None if draft is None else draft_named(draft), None, True)
+    if document.resources.root.dynamic or not is_usable(schema, document.resources.root.draft):
+        return 0, 0
+    places = json_schema._survey(document, any_numbers)
+    assert not json_schema._meets_limits(places)
+    document.is_plain = True
+    seen = [place for place in places if document.has_values(place)]
+    document.is_plain = False
+    forest = Forest(Style(JSON_ANY, LAYOUTS["any"], False, any_numbers))
+    for place in seen:
+        assert forest.node([place]).satisfiable, (place, place.contents)
+    return len(seen), len(places)
+
+
+def test_random_schemas() -> None:
+    rng = random.Random(random.SystemRandom().randrange(1 << 40))
+    seen = places = 0
+    for _ in range(400):
+        draft = rng.choice(["4", "6", "7", "2019-09", "2020-12"])
+        schema = in_draft(root(rng), draft)
+        found = look(schema, draft, rng.random() < 0.5)
+        seen, places = seen + found[0], places + found[1]
+    assert seen > places // 3 > 50
+
+
+def test_real_schemas() -> None:
+    found = [look(schema, None, True) for schema in _real()]
+    assert sum(seen > 0 for seen, _ in found) > len(found) // 2
+
+
+def _real() -> Iterator[Any]:
+    for line in SCHEMAS.read_text(encoding="utf-8").splitlines():
+        yield json.loads(line)["schema"]
+
+
+CAUGHT = [
+    {"type": "strin"},
+    {"type": []},
+    {"enum": "a"},
+    {"enum": [float("nan")]},
+    {"properties": {"a": 1}},
+    {"properties": {"a": {"minLength": -1}}},
+    {"required": ["a", 1]},
+    {"minimum": "1"},
+    {"multipleOf": 0},
+    {"pattern": "("},
+    {"pattern": "[b-a]"},
+    {"pattern": "a{2,1}"},
+    {"patternProperties": {"(": {}}},
+    {"format": 1},
+    {"anyOf": []},
+    {"items": {"oneOf": [{"type": "string"}, {"maximum": False}]}},
+    {"$ref": "#/$defs/a"},
+    {"$ref": "#/$defs/a", "$defs": {"a": 1}},
+    {"$ref": "other.json"},
+    {"$ref": "#a"},
+    {"$ref": "#"},
+    {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+    {"unevaluatedProperties": 1},
+    {"dependentRequired": {"a": "b"}},
+    {"maxItems": True},
+    {"uniqueItems": 1},
+    {"$schema": "https://example.com/unknown"},
+    {"properties": {"a": {"$schema": "https://example.com/unknown", "$id": "x"}}},
+]
+
+
+@pytest.mark.parametrize("schema", CAUGHT, ids=json.dumps)
+def test_malformed_schemas_are_left_to_the_full_look(schema: Any) -> None:
+    assert not is_usable(schema, draft_named("2020-12")) or "$schema" in schema
+    with pytest.raises(GrammarError):
+        json_schema.machine(schema)
+
+
+EMPTY = [
+    False,
+    {"type": "object", "required": ["a"], "properties": {"a": False}},
+    {"type": "object", "required": ["a"], "additionalProperties": False},
+    {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}},
+    {"type": "object", "required": ["a"], "patternProperties": {"^a": False}},
+    {"type": "object", "required": ["a"], "propertyNames": {"maxLength": 0}},
+    {"type": "object", "minProperties": 2, "properties": {"a": {}}, "additionalProperties": False},
+    {"type": "object", "required": ["a", "b"], "maxProperties": 1},
+    {"type": "array", "minItems": 1, "items": False},
+    {"type": "array", "minItems": 2, "maxItems": 1},
+    {"type": "array", "minItems": 2, "uniqueItems": True, "items": {"const": 1}},
+    {"type": "string", "minLength": 2, "maxLength": 1},
+    {"type": "string", "pattern": "^a$", "minLength": 2},
+    {"type": "string", "pattern": "^[^\\s\\S]$"},
+    {"type": "integer", "minimum": 0.1, "maximum": 0.9},
+    {"type": "integer", "exclusiveMinimum": 1, "maximum": 1},
+    {"type": "string", "enum": [1, None]},
+    {"type": "string", "const": "\ud800"},
+    {"enum": ["a"], "type": "string", "minLength": 2},
+    {"enum": [1], "const": 2},
+    {"oneOf": [{"type": "string"}, {"type": "string"}]},
+    {"oneOf": [{}, {"type": "string"}], "type": "string"},
+    {"allOf": [{"type": "string"}, {"type": "null"}]},
+    {"type": "string", "anyOf": [{"type": "null"}]},
+    {"type": "object", "required": ["\ud800"]},
+]
+
+
+@pytest.mark.parametrize("schema", EMPTY, ids=repr)
+def test_what_nothing_satisfies_is_refused(schema: Any) -> None:
+    with pytest.raises(UnsatisfiableGrammar):
+        json_schema.machine(schema)
+
+
+ATOMS = [
+    *("a", "z", "A", "0", "9", "-", "-", "[", "[^", "]", "(", "(?:", ")", "|", "^", "$", ".", "*", "+", "?", "_"),
+    *("{2}", "{1,3}", "{3,1}", "{0}", "{,2}", "{", "}", "a-z", "0-9", "z-a", "\\d", "\\D", "\\w", "\\W", "\\s", "\\S"),
+    *("\\-", "\\_", "\\.", "\\n", "\\/", "\\]", "\\\\", "\\b", "\\1", "\\x", '"', " ", "\n", "(?=", "\\u0061"),
+]
+
+
+def test_plain_patterns_are_read_and_found_in_some_text() -> None:
+    rng = random.Random(random.SystemRandom().randrange(1 << 40))
+    plain = 0
+    for _ in range(4_000):
+        pattern = "".join(rng.choice(ATOMS) for _ in range(rng.randint(1, 9)))
+        if is_plain(pattern):
+            plain += 1
+            expr = regex.lower(regex.parse(pattern, dialect="ecma"), JSON_ANY, search=True)
+            assert state(expr) is not None, pattern
+    assert plain > 200
+
+
+PLAIN = ["", "^a", r"^\d{4}-\d\d$", "^[a-zA-Z0-9_.-]+$", "(a|b)+", "^(?:x{1,3}|y)?$", r"^\S+@\S+\.\S+$", "^$|^a$"]
+
+
+@pytest.mark.parametrize("pattern", PLAIN)
+def test_common_patterns_are_plain(pattern: str) -> None:
+    assert is_plain(pattern)
+
+
+@pytest.mark.parametrize("schema", [
+    {"items": [{}]},
+    {"properties": {"a": {"items": [{}]}}},
+    {"default": {"items": [{}]}},
+    {"exclusiveMinimum": True},
+    {"allOf": [{"exclusiveMaximum": False}, {"items": [1]}]},
+    {"exclusiveMinimum": 1},
+    {"x": [[{"items": []}]]},
+    True,
+], ids=json.dumps)  # fmt: skip
+def test_the_draft_is_guessed_alike(schema: Any) -> None:
+    assert newest_draft(schema) == guessed_draft(schema)[0]
