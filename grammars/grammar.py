@@ -6,16 +6,25 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from structgen.errors import GrammarError, UnsupportedGrammar
 from structgen.grammars import machine as m
 from structgen.grammars.machine import Machine, Thread
+from structgen.grammars.recent import Recent
 from structgen.grammars.residual import LOCK
 
 if TYPE_CHECKING:
     from structgen.grammars.matcher import CompiledGrammar
     from structgen.grammars.vocabulary import Vocabulary
+
+
+MAX_RECENT = 512
+"""So many grammars of JSON Schemas are remembered, and as many compiled grammars for a vocabulary."""
+MAX_RECENT_BYTES = 8 << 20
+"""So many bytes of schema text they have; what is kept for a byte is 10 to 60 bytes, the automata left aside."""
+
+_recent: Recent[Grammar] = Recent(MAX_RECENT, MAX_RECENT_BYTES)
 
 
 class Grammar:
@@ -45,7 +54,9 @@ class Grammar:
         self.schema = schema
         self.language = language
         self._convert = convert
-        self._compiled: WeakKeyDictionary[Vocabulary, CompiledGrammar] = WeakKeyDictionary()
+        self._bytes = 1_000
+        """The size of its source, or a guess."""
+        self._compiled: WeakKeyDictionary[Vocabulary, ref[CompiledGrammar]] = WeakKeyDictionary()
 
     # -- front ends
 
@@ -55,24 +66,48 @@ class Grammar:
 
         Options (see docs/reference.md): ``order``, ``whitespace``, ``escapes``, ``numbers``, ``format_assertion``,
         ``on_unsupported``, ``draft``, ``registry``. Raises GrammarError with ``.pointer``.
+
+        The last grammars are remembered by the content of the schema and the options, so a schema that comes again
+        costs a look-up. ``schema`` is copied: changing it later changes no grammar. (With ``registry``, whose
+        documents may change, nothing is remembered.)
         """
         import json
 
-        from structgen.grammars import json_schema
-
-        machine, report = json_schema.machine(schema, **options)
-        return cls(machine, report=report, source="JSON Schema", convert=json.loads, schema=schema)
+        return cls._of_schema(schema, options, "JSON Schema", json.loads)
 
     @classmethod
     def from_type(cls, type_: Any, **options: Any) -> Grammar:
         """JSON documents that give a value of ``type_``: a pydantic model, dataclass, TypedDict, Enum, Literal, list,
         dict, tuple, union or primitive. Options as for ``from_json_schema``."""
-        from structgen.grammars import json_schema, types
+        from structgen.grammars import types
 
-        schema = types.schema_of(type_)
-        machine, report = json_schema.machine(schema, **options)
         name = getattr(type_, "__name__", repr(type_))
-        return cls(machine, report=report, source=name, convert=lambda text: types.value_of(type_, text), schema=schema)
+        schema = types.schema_of(type_)
+        return cls._of_schema(schema, options, name, lambda text: types.value_of(type_, text), type_)
+
+    @classmethod
+    def _of_schema(
+        cls, schema: Any, options: dict[str, Any], source: str, convert: Callable[[str], Any], type_: Any = None
+    ) -> Grammar:
+        """The grammar of a schema (of a type), made or remembered."""
+        from structgen.grammars import json_schema
+        from structgen.grammars.schema import contents
+
+        known = contents.identity(schema)
+        key = None
+        if known is not None and options.get("registry") is None and _is_hashable(type_):
+            # With their spelling: True and 1 are equal.
+            key = cls, known, type_, tuple((name, repr(value)) for name, value in sorted(options.items()))
+        found = None if key is None else _recent.get(key)
+        if found is None:
+            machine, report = json_schema.machine(schema, known=known, **options)
+            copy = schema if isinstance(schema, str) else machine.schema
+            found = cls(machine, report=report, source=source, convert=convert, schema=copy)
+            if known is not None:
+                found._bytes = len(known)
+            if key is not None:
+                _recent.put(key, found, found._bytes)
+        return found
 
     @classmethod
     def from_regex(cls, pattern: str, flags: int = 0) -> Grammar:
@@ -153,16 +188,39 @@ class Grammar:
         return self._convert(text) if self._convert is not None else text
 
     def compile(self, vocab: Vocabulary) -> CompiledGrammar:
-        """Bind to a vocabulary. Cheap: tables fill as they are needed. The same object for the same vocabulary."""
+        """Bind to a vocabulary. Cheap: tables fill as they are needed. The same object for the same vocabulary, as
+        long as somebody holds it; the vocabulary holds those that were used last."""
         from structgen.grammars.matcher import CompiledGrammar
 
-        found = self._compiled.get(vocab)
+        remembered = self._compiled.get(vocab)
+        found = None if remembered is None else remembered()
         if found is None:
-            found = self._compiled[vocab] = CompiledGrammar(self, vocab)
+            found = CompiledGrammar(self, vocab)
+            with LOCK:
+                self._compiled[vocab] = ref(found)
+        _compiled_for(vocab).put(self, found, self._bytes)
         return found
 
     def __repr__(self) -> str:
         return f"Grammar({self.source})"
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _compiled_for(vocab: Vocabulary) -> Recent[CompiledGrammar]:
+    """The compiled grammars that were used last. The vocabulary itself holds them, since they hold it: whoever lets it
+    go lets all of them go."""
+    found = vocab.__dict__.get("_recent")
+    if found is None:
+        found = vocab.__dict__.setdefault("_recent", Recent(MAX_RECENT, MAX_RECENT_BYTES))
+    made: Recent[CompiledGrammar] = found
+    return made
 
 
 def _read(path: str) -> str:

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar
 from structgen.grammars.encoding import JSON_ANY, JSON_CANONICAL
 from structgen.grammars.expr import seq
-from structgen.grammars.machine import Cell, Machine, Thread
+from structgen.grammars.machine import Cell, Thread
 from structgen.grammars.residual import state
 from structgen.grammars.schema.arrays import MAX_CONTAINS
 from structgen.grammars.schema.cases import MAX_WISHES
@@ -44,7 +44,7 @@ from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
 from structgen.grammars.schema.report import Report
 from structgen.grammars.schema.scalars import check_multiples, check_pattern
 
-__all__ = ["Report", "machine"]
+__all__ = ["JsonMachine", "Report", "machine"]
 
 _ENCODINGS = {"any": JSON_ANY, "canonical": JSON_CANONICAL}
 _DRAFTS = {Draft.D4: "4", Draft.D6: "6", Draft.D7: "7", Draft.D2019: "2019-09", Draft.D2020: "2020-12"}
@@ -61,8 +61,8 @@ def machine(
     on_unsupported: str = "error",
     draft: str | int | None = None,
     registry: Any = None,
-    known: Hashable = None,
-) -> tuple[Machine, Report]:
+    known: str | bytes | None = None,
+) -> tuple[JsonMachine, Report]:
     """The machine of all JSON texts that satisfy ``schema``, and what its keywords came to.
 
     Args:
@@ -105,7 +105,7 @@ def machine(
     except RecursionError:
         raise GrammarTooComplex("the schema is nested too deeply") from None
     survey = (lambda: _survey(document, style.any_numbers)) if places is None else (lambda: places)
-    return _JsonMachine(root, document), Report(_DRAFTS[scope.draft], survey, document.resources.draft_from)
+    return JsonMachine(root, document), Report(_DRAFTS[scope.draft], survey, document.resources.draft_from)
 
 
 def _choice(name: str, value: object, known: tuple[str, ...]) -> None:
@@ -201,12 +201,17 @@ def _unsatisfiable(root: Node) -> UnsatisfiableGrammar:
     )
 
 
-class _JsonMachine:
+class JsonMachine:
     """One JSON text. ``document`` keeps the places alive."""
 
     def __init__(self, root: Node, document: Document) -> None:
         self.root = root
         self.document = document
+
+    @property
+    def schema(self) -> Any:
+        """The schema, as JSON values that belong to this machine."""
+        return self.document.root.contents
 
     def start(self, bottom: Cell) -> Sequence[Thread]:
         layout = self.root.forest.style.layout

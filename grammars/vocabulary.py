@@ -58,6 +58,10 @@ class Vocabulary:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Vocabulary is immutable; {name!r} cannot be set")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the compiled grammars that it holds (see ``Grammar.compile``)."""
+        return {name: value for name, value in self.__dict__.items() if name != "_recent"}
+
     @classmethod
     def from_tokenizer(
         cls, x: Any, *, eos_token_ids: Iterable[int] | int | None = None, size: int | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Hashable
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +11,7 @@ from structgen.errors import GrammarError, GrammarTooComplex
 from structgen.grammars.schema.dialects import escaped
 
 
-def identity(schema: Any) -> Hashable:
+def identity(schema: Any) -> str | bytes | None:
     """Equal for schemas whose texts are equal, and for no others: ``1``, ``1.0`` and ``true`` differ, and so do
     members in another order. None where that cannot be told quickly.
 
@@ -26,7 +25,7 @@ def identity(schema: Any) -> Hashable:
         return None
 
 
-def private(schema: Any, known: Hashable = None) -> Any:
+def private(schema: Any, known: str | bytes | None = None) -> Any:
     """``schema`` (or the schema that it is the text of) as JSON values that nobody else holds.
 
     Args:
@@ -38,11 +37,13 @@ def private(schema: Any, known: Hashable = None) -> Any:
     """
     if isinstance(schema, str):
         contents = _read(schema)
-    elif type(known) is bytes:
-        contents = marshal.loads(known)
     else:
-        _check(schema)
-        return _copied(schema)
+        known = identity(schema) if known is None else known
+        if known is None:
+            _check(schema)
+            return _copied(schema)
+        assert isinstance(known, bytes)
+        contents = marshal.loads(known)
     if not _is_plain(contents):
         _check(contents)
     return contents
