@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars.encoding import JSON_CANONICAL
 from structgen.grammars.expr import NEVER, Expr, alt, both, matches, neg, seq, tagged
 from structgen.grammars.residual import State, state
 from structgen.grammars.schema import languages
@@ -78,7 +77,7 @@ class Fresh:
         self._nodes: dict[tuple[int, int], Node] = {}
         self._body: Expr | None = None
         self._open: bool | None = None
-        self._states: dict[tuple[frozenset[str] | None, int, int | None], State | None] = {}
+        self._states: dict[tuple[frozenset[str], int, int | None], State | None] = {}
         self._parts: dict[int, Expr] = {}
         self._supplies: dict[tuple[int, int, frozenset[str]], bool] = {}
         if wishes and len(features) > MAX_PATTERNS:
@@ -234,7 +233,7 @@ class Fresh:
         found = self._supplies.get(key)
         if found is None:
             part = self.part(classes)
-            number = _distinct(part, wanted + len(taken))
+            number = languages.distinct(part, wanted + len(taken))
             found = number >= wanted + len(taken)
             if not found and number >= wanted:
                 found = number - sum(_contains(part, each) for each in taken) >= wanted
@@ -255,10 +254,11 @@ class Fresh:
         the class of the key."""
         language = self.language if classes is None else self.part(classes)
         is_open = self.open if classes is None else languages.endless(language)
-        key = (None if is_open else taken, depth, classes)
+        taken = frozenset() if is_open else self._scarce(language, taken)
+        key = (taken, depth, classes)
         if key not in self._states:
             lead = self.forest.style.layout.before_item(depth)
-            left = language if is_open else self._without(language, taken)
+            left = self._without(language, taken)
             whole = NEVER if left is NEVER else seq(lead, QUOTE, left, QUOTE)
             if whole is not NEVER and not self._same_for_all:
                 whole = tagged(whole, [seq(lead, QUOTE, self._feature(i), QUOTE) for i in range(len(self.features))])
@@ -272,20 +272,26 @@ class Fresh:
         if truth is None and self.open:
             return self.language is not NEVER
         language = self.language if truth is None else self.body(truth)
-        return _distinct(self._without(language, taken), wanted) >= wanted
+        if languages.raw(language) >= wanted + len(taken):
+            return True
+        return languages.distinct(self._without(language, taken), wanted) >= wanted
+
+    def scarce(self, taken: frozenset[str]) -> frozenset[str]:
+        """Those of the keys that may leave nothing behind what begins them, where they are ``taken``. The others make
+        no difference before the end of a key."""
+        if self.open:
+            return frozenset()
+        return self._scarce(self.language, taken)
+
+    def _scarce(self, language: Expr, taken: frozenset[str]) -> frozenset[str]:
+        others = 1 << len(taken).bit_length()  # few different numbers, so that answers are met again
+        return frozenset(key for key in taken if spellable(key) and not languages.is_spare(language, key, others))
 
     def _without(self, language: Expr, taken: frozenset[str]) -> Expr:
         spelled = [key for key in sorted(taken) if spellable(key)]
         if not spelled:
             return language
         return both(language, neg(self.forest.style.encoding.words(dict.fromkeys(spelled, 0))))
-
-
-def _distinct(language: Expr, limit: int) -> int:
-    """How many keys, at most ``limit``: every text has one canonical spelling."""
-    if language is NEVER or languages.endless(language):
-        return 0 if language is NEVER else limit
-    return languages.size(both(language, JSON_CANONICAL.any_text), limit)
 
 
 @lru_cache(maxsize=4096)

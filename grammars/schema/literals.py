@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from structgen.errors import GrammarError
@@ -133,7 +134,7 @@ def plainly_satisfies(rules: Rules, value: Any) -> bool:
     kind = type_of(value)
     if not rules.types & kind:
         return False
-    if rules.values is not None and not any(same_value(value, each) for each in rules.values):
+    if rules.values is not None and identity(value) not in _identities(rules):
         return False
     if any(same_value(value, each) for each in rules.excluded):
         return False
@@ -144,6 +145,11 @@ def plainly_satisfies(rules: Rules, value: Any) -> bool:
     if kind == OBJECT and not _object(rules, value):
         return False
     return kind != ARRAY or _array(rules, value)
+
+
+@lru_cache(maxsize=64)
+def _identities(rules: Rules) -> frozenset[Hashable]:
+    return frozenset(map(identity, rules.values or ()))
 
 
 def text_matches(pattern: str, text: str) -> bool:

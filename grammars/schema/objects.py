@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from structgen.grammars.schema.nodes import Forest, Node
 
 VIEW_LIMIT = 256
+MAX_TOLD = 1_000
+_NO_KEYS: frozenset[str] = frozenset()
 UNKNOWN = "\ud800"
 """Stands for a key whose text is not known; no key holds half a surrogate pair."""
 
@@ -73,11 +75,12 @@ class ObjectPlan:
         self.counting = any(case.lo or case.hi is not None for case in self.cases)
         self.by_position = not self.any_order and not any(case.closure_of for case in self.cases)
         """Only the place in the order matters, not which keys were left out."""
-        self._positions: dict[tuple[int, int, int, bool, int, frozenset[str] | None], Position] = {}
+        self._positions: dict[tuple[int, int, int, bool, int, frozenset[str]], Position] = {}
         self._keys: dict[tuple[int, bool, int], State | None] = {}
         self._after: dict[tuple[bool, bool, int], State | None] = {}
         self._choices: dict[tuple[tuple[Node, int], ...], State | None] = {}
         self._used_up: dict[int, bool] = {}
+        self._telling: dict[frozenset[str], frozenset[str]] = {}
         self.wishing = bool(cases[0].wishes)
         """There are wishes; the plan has one case only."""
         self.bounded_fresh = any(
@@ -122,7 +125,7 @@ class ObjectPlan:
 
     def position(self, alive: int, seen: int, count: int, extra: frozenset[str], unmet: int) -> Position:
         """What may come after the keys ``seen`` and ``extra``, when the wishes ``unmet`` are open."""
-        key = (alive, seen, count, bool(extra), unmet, extra if self.bounded_fresh else None)
+        key = (alive, seen, count, bool(extra), unmet, self.telling(extra))
         found = self._positions.get(key)
         if found is None:
             make = self._wished if self.wishing else self._position
@@ -191,6 +194,21 @@ class ObjectPlan:
             ways,
             fresh_ways,
         )
+
+    def telling(self, extra: frozenset[str]) -> frozenset[str]:
+        """Those of the fresh keys seen that make a difference to what may follow."""
+        if not self.bounded_fresh or not extra:
+            return _NO_KEYS
+        found = self._telling.get(extra)
+        if found is None:
+            found = extra
+            if not self.wishing and not self.nearly_used_up(len(extra)):
+                taken = extra | self.declared
+                found = extra & frozenset().union(*[case.fresh.scarce(taken) for case in self.cases])
+            if len(self._telling) > MAX_TOLD:
+                self._telling.clear()
+            self._telling[extra] = found
+        return found
 
     def nearly_used_up(self, extra: int) -> bool:
         """Whether, after so many fresh keys, it may matter which of them one more was."""
@@ -268,7 +286,7 @@ class ObjectFrame(NamedTuple):
     @property
     def view(self) -> Hashable:
         plan = self.plan
-        extra: Hashable = self.extra if plan.bounded_fresh else bool(self.extra)
+        extra: Hashable = (bool(self.extra), plan.telling(self.extra))
         count: Hashable = 0
         if plan.counting:
             count = tuple(
