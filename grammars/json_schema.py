@@ -93,7 +93,8 @@ def machine(
     try:
         document = Document(contents, None if draft is None else draft_named(draft), registry, format_assertion, gates)
         scope = document.resources.root
-        document.is_plain = not (gates or scope.dialect.left_out or scope.dynamic) and is_usable(contents, scope.draft)
+        special = gates or scope.dialect.left_out or scope.dynamic
+        document.is_plain = not special and is_usable(contents.schema, scope.draft)
         places = None if document.is_plain else _survey(document, style.any_numbers)
         root = Forest(style).node([document.root])
         if not root.satisfiable:

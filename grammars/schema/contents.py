@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import marshal
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from structgen.errors import GrammarError, GrammarTooComplex
 from structgen.grammars.schema.dialects import escaped
@@ -25,8 +25,22 @@ def identity(schema: Any) -> str | bytes | None:
         return None
 
 
-def private(schema: Any, known: str | bytes | None = None) -> Any:
-    """``schema`` (or the schema that it is the text of) as JSON values that nobody else holds.
+class Contents(NamedTuple):
+    """A schema as JSON values that nobody else holds, and what was seen in passing.
+
+    Attributes:
+        schema: the schema.
+        has_dynamic_anchors: a ``$dynamicAnchor`` or ``$recursiveAnchor`` may stand somewhere in it.
+        is_timeless: it surely has a meaning in the newest draft (``dialects.newest_draft``).
+    """
+
+    schema: Any
+    has_dynamic_anchors: bool = True
+    is_timeless: bool = False
+
+
+def private(schema: Any, known: str | bytes | None = None) -> Contents:
+    """``schema`` (or the schema that it is the text of), checked and copied.
 
     Args:
         known: its ``identity``, where the caller has it.
@@ -41,12 +55,48 @@ def private(schema: Any, known: str | bytes | None = None) -> Any:
         known = identity(schema) if known is None else known
         if known is None:
             _check(schema)
-            return _copied(schema)
+            return Contents(_copied(schema))
         assert isinstance(known, bytes)
         contents = marshal.loads(known)
-    if not _is_plain(contents):
+    seen = _look_through(contents)
+    if seen is None:
         _check(contents)
-    return contents
+        return Contents(contents)
+    return seen
+
+
+_SCALARS = frozenset((str, int, float, bool, Decimal, type(None)))
+_NOTED = frozenset(("$dynamicAnchor", "$recursiveAnchor", "items", "exclusiveMinimum", "exclusiveMaximum"))
+
+
+def _look_through(schema: Any) -> Contents | None:
+    """What is seen in ``schema``, which does not hold itself; None unless it is an object or a boolean, and JSON."""
+    if type(schema) is not dict:
+        return Contents(schema, False, True) if type(schema) is bool else None
+    stack: list[Any] = [schema]
+    has_anchors, is_timeless = False, True
+    while stack:
+        at = stack.pop()
+        if type(at) is dict:
+            try:
+                "".join(at)  # the quickest way to see that all keys are texts
+            except TypeError:
+                return None
+            if not _NOTED.isdisjoint(at):
+                has_anchors = has_anchors or "$dynamicAnchor" in at or "$recursiveAnchor" in at
+                is_timeless = is_timeless and not (
+                    type(at.get("items")) is list
+                    or type(at.get("exclusiveMinimum")) is bool
+                    or type(at.get("exclusiveMaximum")) is bool
+                )
+            at = at.values()
+        for each in at:
+            kind = type(each)
+            if kind is dict or kind is list:
+                stack.append(each)
+            elif kind not in _SCALARS:
+                return None
+    return Contents(schema, has_anchors, is_timeless)
 
 
 def _read(text: str) -> Any:
@@ -58,30 +108,6 @@ def _read(text: str) -> Any:
         raise GrammarTooComplex("the schema is nested too deeply to be read") from None
     except ValueError as error:  # Python reads no integer of more than some thousand digits
         raise GrammarError(f"the schema cannot be read: {error}") from None
-
-
-_SCALARS = frozenset((str, int, float, bool, Decimal, type(None)))
-
-
-def _is_plain(schema: Any) -> bool:
-    """Whether it is quickly seen that ``schema``, which does not hold itself, is a JSON object or a boolean."""
-    if type(schema) is not dict:
-        return type(schema) is bool
-    stack: list[Any] = [schema]
-    while stack:
-        at = stack.pop()
-        if type(at) is dict:
-            try:
-                "".join(at)
-            except TypeError:
-                return False
-        for each in at.values() if type(at) is dict else at:
-            kind = type(each)
-            if kind not in _SCALARS:
-                if kind is not dict and kind is not list:
-                    return False
-                stack.append(each)
-    return True
 
 
 def _check(schema: Any) -> None:

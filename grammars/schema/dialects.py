@@ -246,4 +246,4 @@ def guessed_draft(schema: Any) -> tuple[Draft, str | None]:
 
 def escaped(token: str) -> str:
     """A JSON pointer token (RFC 6901), for messages."""
-    return token.replace("~", "~0").replace("/", "~1")
+    return token.replace("~", "~0").replace("/", "~1") if "~" in token or "/" in token else token

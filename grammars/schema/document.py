@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from structgen.errors import GrammarTooComplex
+from structgen.grammars.schema.contents import Contents
 from structgen.grammars.schema.dialects import Draft, draft_named, escaped
 from structgen.grammars.schema.resources import Dynamic, Resources, Scope, identifier
 
@@ -71,7 +72,7 @@ class Document:
     """
 
     def __init__(
-        self, schema: Any, draft: Draft | None, registry: Any, assert_formats: bool, gates: bool = False
+        self, contents: Contents, draft: Draft | None, registry: Any, assert_formats: bool, gates: bool = False
     ) -> None:
         self.assert_formats = assert_formats
         self.gates = gates
@@ -80,8 +81,8 @@ class Document:
         self.is_plain = False
         """A glance shows that it can be used (``schema.glance``)."""
         self._with_values: dict[int, bool] = {}
-        self.resources = Resources(schema, draft, registry)
-        self.root = self.place(schema, self.resources.root, "#", "")
+        self.resources = Resources(contents, draft, registry)
+        self.root = self.place(contents.schema, self.resources.root, "#", "")
 
     def place(
         self, contents: Any, scope: Scope, parent: Place | str, token: str, dynamic: Dynamic | None = None
@@ -103,14 +104,17 @@ class Document:
         found = self._places.get(key)
         if found is None:
             inner = scope
-            if contents is not scope.root and identifier(contents, scope.draft) is not None:
+            named = "$id" in contents or "id" in contents
+            if named and contents is not scope.root and identifier(contents, scope.draft) is not None:
                 inner = scope.enter(contents, Place(self, contents, scope, parent, token).pointer)
             if inner is not scope:
                 dynamic = inner.extended(dynamic)
                 found = self._places.get((id(contents), inner, dynamic))
             if found is None:
                 found = Place(self, contents, inner, parent, token, dynamic)
-            self._places[key] = self._places[id(contents), inner, dynamic] = found
+            self._places[key] = found
+            if inner is not scope:
+                self._places[id(contents), inner, dynamic] = found
             if dynamic:
                 self._count()
         return found

@@ -96,12 +96,23 @@ def expand(places: Iterable[Place]) -> list[Conjunction]:
     """The alternatives of the conjunction of ``places``; none when it contradicts itself by types or by
     references that only lead to each other. Raises GrammarTooComplex for too many, unless the document gates."""
     places = list(places)
+    if len(places) == 1:
+        rules = places[0].rules
+        if _COMBINING.isdisjoint(vars(rules)) and not rules.empty:
+            return [Conjunction(rules.types, (rules,), bool(rules.gated))] if rules.types else []
     try:
         return _expand(places)
     except GrammarTooComplex:
         if not places or not places[0].document.gates:
             raise
         return _expand(places, MAX_GATED)
+
+
+_COMBINING = frozenset((
+    *("alias", "all_of", "any_of", "one_of", "negations", "conditions", "excluded"),
+    *("unevaluated_properties", "unevaluated_items"),
+))  # fmt: skip
+"""Fields of ``Rules`` by which there is more to know than the rules themselves."""
 
 
 def _expand(places: list[Place], gate_after: int | None = None) -> list[Conjunction]:

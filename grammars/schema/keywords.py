@@ -10,11 +10,13 @@ import difflib
 import math
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from structgen.errors import GrammarError, GrammarTooComplex
 from structgen.grammars import formats
+from structgen.grammars.schema.dialects import Dialect
 from structgen.grammars.schema.document import Draft, Place, escaped
 from structgen.grammars.schema.resources import RECURSIVE, Found
 
@@ -181,14 +183,16 @@ class Rules:
 class _Reading:
     """Reads one schema object."""
 
+    __slots__ = ("contents", "draft", "place", "rules")
+
     def __init__(self, place: Place) -> None:
         self.place = place
         self.rules = Rules(place)
-        left_out = place.scope.dialect.left_out
+        dialect = place.scope.dialect
         self.contents: dict[str, Any] = place.contents
-        if left_out:
-            self.contents = {key: value for key, value in place.contents.items() if key not in left_out}
-        self.draft = place.scope.draft
+        if dialect.left_out:
+            self.contents = {key: value for key, value in place.contents.items() if key not in dialect.left_out}
+        self.draft = dialect.draft
 
     def fail(self, keyword: str, wanted: str, value: Any, below: str = "") -> GrammarError:
         shown = repr(value)
@@ -203,8 +207,9 @@ class _Reading:
         if not isinstance(value, (dict, bool)):
             below = "".join(f"/{escaped(str(t))}" for t in tokens)
             raise self.fail(keyword, "a schema (an object or a boolean)", value, below)
+        place = self.place
         token = f"{keyword}/{escaped(str(tokens[0]))}" if tokens else keyword
-        found: Place = self.place.document.place(value, self.place.scope, self.place, token)
+        found: Place = place.document.place(value, place.scope, place, token)
         return found
 
     def subs(self, keyword: str, value: Any) -> tuple[Place, ...]:
@@ -620,14 +625,15 @@ STRUCTURE: dict[str, tuple[Draft, Draft]] = {
 """Keywords that name things and hold subschemas for references; they demand nothing of a value."""
 
 
-def known_in(table: dict[str, tuple[Draft, Draft]], keyword: str, draft: Draft) -> bool:
-    span = table.get(keyword)
-    return span is not None and span[0] <= draft <= span[1]
-
-
 def structure_of(place: Place) -> list[str]:
     """The keywords of a subschema that are structure, and read as nothing else."""
-    return [key for key in place.contents if known_in(STRUCTURE, key, place.scope.draft)]
+    structure = _STRUCTURE[place.scope.draft]
+    return [key for key in place.contents if key in structure]
+
+
+_STRUCTURE = {
+    draft: frozenset(key for key, (first, last) in STRUCTURE.items() if first <= draft <= last) for draft in Draft
+}
 
 
 def read(place: Place) -> Rules:
@@ -642,34 +648,42 @@ def read(place: Place) -> Rules:
         return rules
     reading = _Reading(place)
     rules, draft = reading.rules, reading.draft
-    structure = structure_of(place)
+    structure = _STRUCTURE[draft]
+    dialect = place.scope.dialect
     if draft <= Draft.D7 and "$ref" in contents:
         # Siblings of $ref are ignored up to draft 7 (draft-07 core, section 8.3).
         rules.annotations += [key for key in contents if key != "$ref" and key not in structure]
         _ref(reading, contents["$ref"])
         rules.enforced.append("$ref")
     else:
+        readers = _readers(dialect)
         for key, value in contents.items():
-            reader = _reader(key, place)
+            reader = readers.get(key)
             if reader is not None:
                 reader(reading, value)
-                (rules.annotations if _idle(key, reading) else rules.enforced).append(key)
+                (rules.annotations if key in _COMPANIONS and _idle(key, reading) else rules.enforced).append(key)
             elif key == "format":
                 _format(reading, value)
             elif key not in structure:
                 rules.annotations.append(key)
-    if len(rules.enforced) == 1 and len(rules.all_of) == 1:
+    if len(rules.all_of) == 1 and len(rules.enforced) == 1:
         rules.alias = rules.all_of[0]
     return rules
 
 
-def _reader(keyword: str, place: Place) -> _Reader | None:
-    """What reads ``keyword`` in the dialect of ``place``; None: it is unknown there."""
-    found = READERS.get(keyword)
-    dialect = place.scope.dialect
-    if found is None or not found[1][0] <= dialect.draft <= found[1][1] or keyword in dialect.left_out:
-        return None
-    return found[0]
+@lru_cache(maxsize=64)
+def _readers(dialect: Dialect) -> dict[str, _Reader]:
+    """What reads each keyword that is known in ``dialect``."""
+    return {
+        keyword: reader
+        for keyword, (reader, (first, last)) in READERS.items()
+        if first <= dialect.draft <= last and keyword not in dialect.left_out
+    }
+
+
+_COMPANIONS = frozenset(
+    ("then", "else", "minContains", "maxContains", "additionalItems", "exclusiveMinimum", "exclusiveMaximum")
+)
 
 
 def _idle(keyword: str, r: _Reading) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 from structgen.errors import GrammarError, UnsupportedGrammar
+from structgen.grammars.schema.contents import Contents
 from structgen.grammars.schema.dialects import Dialect, Draft, dialect_at, draft_at, escaped, newest_draft
 
 RECURSIVE = ""
@@ -303,7 +304,8 @@ class Resources:
         draft_from: who said its draft: ``"$schema"``, ``"argument"`` or ``"guess"``.
     """
 
-    def __init__(self, schema: Any, draft: Draft | None, registry: Any) -> None:
+    def __init__(self, contents: Contents, draft: Draft | None, registry: Any) -> None:
+        schema = contents.schema
         self._given = registry
         self._registry: Any = None
         self._embedded: dict[tuple[int, Scope], Scope] = {}
@@ -319,9 +321,12 @@ class Resources:
         elif isinstance(schema, dict) and "$schema" in schema:
             dialect = self._declared(schema["$schema"], "#/$schema")
         else:
-            dialect, self.draft_from = Dialect(newest_draft(schema)), "guess"
-        uri = identifier(schema, dialect.draft) or ""
-        self.root = self._own[urldefrag(uri)[0]] = Scope(self, schema, urldefrag(uri)[0], dialect, "#")
+            dialect, self.draft_from = Dialect(Draft.D2020 if contents.is_timeless else newest_draft(schema)), "guess"
+        uri = identifier(schema, dialect.draft)
+        base = "" if uri is None else urldefrag(uri)[0]
+        self.root = self._own[base] = Scope(self, schema, base, dialect, "#")
+        if not contents.has_dynamic_anchors:
+            self.root._dynamic_inside = False
 
     def embedded(self, outer: Scope, contents: dict[str, Any], uri: str, pointer: str) -> Scope:
         """The resource at ``contents``, inside ``outer``."""

@@ -16,7 +16,8 @@ from structgen.grammars import json_schema, regex
 from structgen.grammars.encoding import JSON_ANY
 from structgen.grammars.plain_pattern import is_plain
 from structgen.grammars.residual import state
-from structgen.grammars.schema.dialects import draft_named, guessed_draft, newest_draft
+from structgen.grammars.schema.contents import Contents, private
+from structgen.grammars.schema.dialects import Draft, draft_named, guessed_draft, newest_draft
 from structgen.grammars.schema.document import Document
 from structgen.grammars.schema.glance import is_usable
 from structgen.grammars.schema.layout import LAYOUTS
@@ -27,7 +28,7 @@ SCHEMAS = Path(__file__).parents[2] / "benchmarks" / "schemas.jsonl"
 
 def look(schema: Any, draft: str | None, any_numbers: bool) -> tuple[int, int]:
     """Compare both looks at a schema: how many of its subschemas are seen to have values, of how many."""
-    document = Document(schema, None if draft is None else draft_named(draft), None, True)
+    document = Document(Contents(schema), None if draft is None else draft_named(draft), None, True)
     if document.resources.root.dynamic or not is_usable(schema, document.resources.root.draft):
         return 0, 0
     places = json_schema._survey(document, any_numbers)
@@ -175,3 +176,11 @@ def test_common_patterns_are_plain(pattern: str) -> None:
 ], ids=json.dumps)  # fmt: skip
 def test_the_draft_is_guessed_alike(schema: Any) -> None:
     assert newest_draft(schema) == guessed_draft(schema)[0]
+    assert not private(schema).is_timeless or newest_draft(schema) == Draft.D2020
+
+
+@pytest.mark.parametrize("anchor", ["$dynamicAnchor", "$recursiveAnchor"])
+def test_dynamic_anchors_are_seen_wherever_they_stand(anchor: str) -> None:
+    assert not private({"items": {"x": ["$dynamicAnchor"]}}).has_dynamic_anchors
+    assert private({"items": {"x": [{anchor: "a"}]}}).has_dynamic_anchors
+    assert private(json.dumps({"a": {"b": {anchor: True}}}).replace("$", "\\u0024")).has_dynamic_anchors

@@ -21,6 +21,7 @@ from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGramm
 from structgen.grammars import Grammar, Vocabulary
 from structgen.grammars import machine as m
 from structgen.grammars.json_schema import machine
+from structgen.grammars.schema.contents import Contents
 from structgen.grammars.schema.document import Document
 from structgen.grammars.schema.literals import accepts
 
@@ -37,7 +38,7 @@ def check(schema: Any, accept: list[Any], reject: list[Any], **options: Any) -> 
     """By the machine, by the reference, and by the judge of values."""
     options = {"whitespace": "compact", "order": "any", **options}
     made, _ = machine(schema, **options)
-    root = Document(schema, None, None, True).root
+    root = Document(Contents(schema), None, None, True).root
     for data, verdict in [*((data, True) for data in accept), *((data, False) for data in reject)]:
         assert takes(made, data) == verdict, data
         assert reference_matches(made, json.dumps(data, separators=(",", ":"))) == verdict, data
@@ -56,7 +57,7 @@ def objects(keys: str, values: tuple[Any, ...], most: int = 3) -> list[dict[str,
 def check_all(schema: Any, keys: str = "abc", values: tuple[Any, ...] = (1, "s"), most: int = 3) -> int:
     """Every small object has the validators' verdict, and no walk gets stuck. Returns how many are valid."""
     one, two = jsonschema.Draft202012Validator(schema), jsonschema_rs.Draft202012Validator(schema)
-    root = Document(schema, None, None, True).root
+    root = Document(Contents(schema), None, None, True).root
     valid = 0
     try:
         made = machine(schema, order="any", whitespace="compact")[0]
@@ -391,7 +392,7 @@ def test_random(kind: str) -> None:
         except UnsatisfiableGrammar:
             pass
         one, two = _oracles(draft, schema)
-        root = Document({"$schema": D2019 if "2019" in kind else D2020, **schema}, None, None, True).root
+        root = Document(Contents({"$schema": D2019 if "2019" in kind else D2020, **schema}), None, None, True).root
         for data in members(rng):
             verdict = one.is_valid(data)
             if verdict != two.is_valid(data):
