@@ -162,21 +162,32 @@ def bench_parser() -> Parser:
     parser = Parser(
         "structgen bench",
         "Measures one thing and prints a table, or with --json one JSON object.\n\n"
-        "  masks       time to first mask and time between masks over a file or folder of JSON Schemas\n"
+        "  masks       times to and between masks over JSON Schemas or Lark grammars, beside peers with --vs\n"
         "  latency     time to first token and between tokens, one request at a time, with and without a grammar\n"
         "  throughput  tokens per second of batches, beside transformers with --vs transformers",
     )
     parser.add_argument("what", choices=("masks", "latency", "throughput"), metavar="{masks,latency,throughput}")
-    parser.add_argument("data", nargs="?", metavar="SCHEMAS", help="masks: .json or .jsonl file, or folder")
-    parser.add_argument("--data", dest="data_option", metavar="SCHEMAS", help="the same as SCHEMAS")
+    parser.add_argument("data", nargs="?", metavar="SCHEMAS", help="masks: .json or .jsonl file, folder, or builtin")
+    parser.add_argument("--data", "--schemas", dest="data_option", metavar="SCHEMAS", help="the same as SCHEMAS")
+    parser.add_argument("--grammars", metavar="G", help="masks: instead, a .lark file, folder, or library")
     parser.add_argument("--tokenizer", metavar="T", help="masks: tokenizer.json, folder or GGUF (default: the model's)")
     parser.add_argument("--limit", type=int, default=100, metavar="N", help="masks: schemas at most (default: 100)")
     parser.add_argument("--batch", default="1,16", metavar="A,B", help="throughput: batch sizes (default: 1,16)")
     parser.add_argument("--tokens", type=int, default=64, metavar="N", help="tokens a request (default: 64)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="measurements each; medians are shown")
-    parser.add_argument("--vs", choices=("transformers",), metavar="transformers", help="throughput: also a rival")
+    parser.add_argument("--vs", metavar="A,B", help="masks: llguidance,xgrammar; throughput: transformers; same run")
+    parser.add_argument("--passes", type=int, default=2, metavar="N", help="masks: visits to each schema (default: 2)")
+    parser.add_argument(
+        "--gc", action=argparse.BooleanOptionalAction, default=True, help="masks: garbage collector (default: on)"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60, metavar="S", help="masks: seconds at most at a schema (default: 60)"
+    )
+    parser.add_argument("--chart", metavar="OUT", help="masks: draw a chart, a .png or .svg file")
     _model(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--json", nargs="?", const=True, default=False, metavar="OUT", help="print one JSON object, or write it to OUT"
+    )
     _common(parser)
     return parser
 

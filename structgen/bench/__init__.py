@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from structgen.console import emit
@@ -61,7 +63,7 @@ def machine() -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version
 
     versions: dict[str, str | None] = {}
-    for name in ("structgen", "torch", "numba", "numpy", "transformers"):
+    for name in ("structgen", "torch", "numba", "numpy", "transformers", "tokenizers", "llguidance", "xgrammar"):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
@@ -91,16 +93,19 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     if not values:
         return None
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs ``structgen bench`` and prints its report."""
     from structgen.console import say
 
-    if args.vs is not None and args.what != "throughput":
-        say(f"--vs belongs to throughput, not to {args.what}")
+    wrong = _misplaced(args)
+    if wrong is not None:
+        say(wrong)
         return 2
+    if isinstance(args.json, str):
+        _check_target(args.json)
     if args.what == "masks":
         from structgen.bench.masks import measure
     elif args.what == "latency":
@@ -108,5 +113,57 @@ def run(args: argparse.Namespace) -> int:
     else:
         from structgen.bench.throughput import measure
     report = measure(args)
-    emit((report.json() if args.json else report.table()) + "\n")
+    if isinstance(args.json, str):
+        _write(args.json, report.json() + "\n")
+    emit((report.json() if args.json is True else report.table()) + "\n")
     return 0
+
+
+def _misplaced(args: argparse.Namespace) -> str | None:
+    """What is wrong with options that belong to another measurement."""
+    if args.vs is not None:
+        if args.what == "latency":
+            return "--vs belongs to throughput and masks, not to latency"
+        if (args.vs == "transformers") != (args.what == "throughput"):
+            return (
+                f"--vs {args.vs}: transformers belongs to throughput; masks has --vs with any of llguidance, xgrammar, "
+                "separated by commas"
+            )
+    if args.what != "masks":
+        for name in ("chart", "grammars"):
+            if getattr(args, name) is not None:
+                return f"--{name} belongs to masks, not to {args.what}"
+    return None
+
+
+def _check_target(path: str) -> None:
+    """Refuses, before hours are spent on measuring, to write over a file that is not a report: ``--json`` may have
+    taken the schemas for its own word.
+
+    Raises:
+        UsageError: there is such a file, or no such folder.
+    """
+    from structgen.cli import UsageError
+
+    target = Path(path)
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"--json {path!r}: the folder {str(target.parent)!r} does not exist")
+    if target.exists():
+        try:
+            found = json.loads(target.read_bytes())
+        except (OSError, ValueError):
+            found = None
+        if not (isinstance(found, dict) and "machine" in found):
+            raise UsageError(
+                f"--json {path!r}: this file exists and is no report of structgen bench. Give another name; to print "
+                "the JSON, put --json last"
+            )
+
+
+def _write(path: str, text: str) -> None:
+    from structgen.errors import StructgenError
+
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StructgenError(f"cannot write {path!r}: {error.strerror or error}") from error

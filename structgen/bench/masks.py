@@ -1,148 +1,224 @@
-"""Time to the first mask of a schema, and between masks, over many schemas."""
+"""Time to the first mask of a grammar, and between masks, over many schemas or Lark grammars, beside peers."""
 
 from __future__ import annotations
 
 import itertools
-import random
-import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from structgen.bench import Report, percentile
-from structgen.bench.workload import Sample, built_in, read_samples
+from structgen.bench import Report, machine, percentile
+from structgen.bench.mask_engines import Ours, peers, version_of
+from structgen.bench.mask_runs import Job, Processes, Survey, Times, prepare, race, survey
+from structgen.bench.progress import progress
+from structgen.bench.samples import Sample, built_in, read_grammars, read_samples, token_walks
 from structgen.console import working
-from structgen.errors import GrammarError, StructgenError
-from structgen.grammars.grammar import Grammar
+from structgen.cli import UsageError
+from structgen.errors import StructgenError
 from structgen.grammars.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
-    from structgen.grammars.matcher import CompiledGrammar
-
-_WALK = 64  # tokens of a random walk, where a schema comes without documents
-
-
-@dataclass(slots=True)
-class _Times:
-    """Nanoseconds, and what went wrong."""
-
-    first: list[float] = field(default_factory=list)
-    between: list[float] = field(default_factory=list)
-    again: list[float] = field(default_factory=list)
-    schemas: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    refused_documents: list[str] = field(default_factory=list)
+OURS = Ours.name
+FIRST = 20  # schemas of a fresh process
+Figures = dict[str, float | None]  # what was measured, with its unit -> value
+_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 
 def measure(args: argparse.Namespace) -> Report:
-    """Walks every schema's documents (or a random text) token by token."""
-    vocabulary = _vocabulary(args)
-    where = args.data_option or args.data
-    samples: Iterator[Sample] = read_samples(where) if where else built_in()
-    row = np.zeros((vocabulary.size + 31) // 32, dtype=np.uint32)
-    with working("compiling the mask kernels", quiet=args.quiet):
-        warm = Grammar.from_json_schema({"type": "object"}).compile(vocabulary).matcher()
-        warm.fill_bitmask(row)
-    times = _Times()
-    with working("measuring", quiet=args.quiet):
-        for sample in itertools.islice(samples, args.limit):
-            _measure(sample, vocabulary, row, times)
-    return _report(times, vocabulary, where or "the built-in schemas")
+    """Surveys each engine alone, then lets them take turns over what all of them compile, ``--repeat`` times."""
+    rivals = peers(args.vs, args.grammars is not None)
+    if args.chart is not None:
+        from structgen.bench import chart
 
-
-def _vocabulary(args: argparse.Namespace) -> Vocabulary:
-    source = args.tokenizer
-    if source is None:
-        from structgen.engine.resolve import resolve_model
-
-        source = resolve_model(args.model)
+        chart.check(args.chart)
+    for name, least in (("passes", 1), ("repeat", 1), ("limit", 1)):
+        if getattr(args, name) < least:
+            raise UsageError(f"--{name} {getattr(args, name)}: allowed are numbers from {least}")
+    engines = (OURS, *rivals)
+    source = _source(args)
     with working("reading the tokenizer", quiet=args.quiet):
-        return Vocabulary.from_tokenizer(source)
+        vocabulary = Vocabulary.from_tokenizer(source)
+    where, found = _samples(args)
+    listed = list(itertools.islice(found, args.limit))
+    with working("reading the documents", quiet=args.quiet):
+        samples = [(sample, token_walks(sample, vocabulary)) for sample in listed]
+    base = Job(engines, source, samples, "off", args.passes, args.gc)
+    surveys, runs, shared = _run(args, base)
+    report = _report(engines, surveys, runs, shared, [sample for sample, _ in samples], vocabulary, where, args)
+    if args.chart is not None:
+        _draw(args.chart, report, engines)
+    return report
 
 
-def _measure(sample: Sample, vocabulary: Vocabulary, row: Any, times: _Times) -> None:
-    start = time.perf_counter_ns()
-    try:
-        compiled = Grammar.from_json_schema(sample.schema).compile(vocabulary)
-        compiled.matcher().fill_bitmask(row)
-    except GrammarError as error:
-        times.refused[type(error).__name__] += 1
-        return
-    times.first.append(time.perf_counter_ns() - start)
-    times.schemas += 1
-    for document in sample.documents:
-        tokens = vocabulary.encode(document)
-        if not _walk(compiled, tokens, row, times.between):
-            times.refused_documents.append(sample.name)
-            continue
-        _walk(compiled, tokens, row, times.again)
-    if not sample.documents:
-        tokens = _random_text(compiled, sample.name)
-        _walk(Grammar.from_json_schema(sample.schema).compile(vocabulary), tokens, row, times.between)
-        _walk(compiled, tokens, row, times.again)
+def _source(args: argparse.Namespace) -> str:
+    if args.tokenizer is not None:
+        return str(args.tokenizer)
+    from structgen.engine.resolve import resolve_model
+
+    return str(resolve_model(args.model))
 
 
-def _walk(compiled: CompiledGrammar, tokens: list[int], row: Any, times: list[float]) -> bool:
-    matcher = compiled.matcher()
-    for token in tokens:
-        start = time.perf_counter_ns()
-        matcher.fill_bitmask(row)
-        taken = matcher.accept(token)
-        times.append(time.perf_counter_ns() - start)
-        if not taken:
-            return False
-    return matcher.can_end() or len(tokens) == _WALK
+def _samples(args: argparse.Namespace) -> tuple[str, Iterator[Sample]]:
+    where = args.data_option or args.data
+    if args.grammars is not None:
+        if where is not None:
+            raise UsageError("give schemas or --grammars, not both")
+        return Path(args.grammars).name, read_grammars(args.grammars)
+    if where in (None, "builtin"):
+        return "the built-in schemas", built_in()
+    return Path(where).name, read_samples(where)
 
 
-def _random_text(compiled: CompiledGrammar, name: str) -> list[int]:
-    """Tokens of a random text; the same for the same name."""
-    chooser = random.Random(name)
-    matcher = compiled.matcher()
-    ends = set(compiled.vocab.eos_token_ids)
-    tokens: list[int] = []
-    while len(tokens) < _WALK:
-        allowed = [int(t) for t in matcher.allowed_tokens() if int(t) not in ends]
-        if not allowed:
-            break
-        tokens.append(chooser.choice(allowed))
-        matcher.accept(tokens[-1])
-    return tokens
+Run = tuple[dict[str, Times], float]
 
 
-def _report(times: _Times, vocabulary: Vocabulary, where: str) -> Report:
-    if not times.schemas:
-        raise StructgenError(f"none of the schemas of {where} could be used: {dict(times.refused)}")
-    rows = []
-    for name, values in (
-        ("first mask, from the schema on", times.first),
-        ("mask and accept, first visit", times.between),
-        ("mask and accept, again", times.again),
-    ):
-        rows.append(
-            {
-                "microseconds": name,
-                "n": len(values),
-                "p50": _us(percentile(values, 0.5)),
-                "p90": _us(percentile(values, 0.9)),
-                "p99": _us(percentile(values, 0.99)),
-                "max": _us(max(values, default=None)),
-            }
-        )
-    notes = [f"{times.schemas} schemas of {where}; vocabulary of {vocabulary.size:,} tokens"]
-    if times.refused:
-        notes.append(f"refused schemas: {', '.join(f'{n} {name}' for name, n in times.refused.most_common())}")
-    if times.refused_documents:
+def _run(args: argparse.Namespace, base: Job) -> tuple[dict[str, Survey], list[Run], list[int]]:
+    """Surveys, races, and the numbers of the samples that all engines compile."""
+    surveys: dict[str, Survey] = {}
+    runs: list[Run] = []
+    total = len(base.samples)
+    with Processes(args.timeout) as processes:
+        for name in base.engines:
+            with progress(f"{name}: verdicts and memory", total, quiet=args.quiet) as told:
+                surveys[name] = processes.run(survey, _with(base, engines=(name,)), told)
+        shared = [i for i in range(total) if not any(i in one.refused for one in surveys.values())]
+        if not shared:
+            refused = {name: dict(Counter(one.refused.values()).most_common(1)) for name, one in surveys.items()}
+            raise StructgenError(f"nothing could be used by all of {', '.join(base.engines)}: {refused}")
+        common = [base.samples[i] for i in shared]
+        # The store is to hold what any start leaves in it, and nothing of these schemas.
+        seed = processes.store("seed")
+        processes.run(prepare, _with(base, engines=(OURS,), cache=seed))
+        for turn in range(args.repeat):
+            job = _with(base, samples=common, cache=processes.store(f"race{turn}", seed), turn=turn)
+            with progress(f"race {turn + 1} of {args.repeat}", len(common), quiet=args.quiet) as told:
+                runs.append(processes.run(race, job, told))
+    return surveys, runs, shared
+
+
+def _with(job: Job, **changes: Any) -> Job:
+    return Job(**{**vars(job), **changes})
+
+
+# ----------------------------------------------------------------------------------------------------- figures
+
+
+def figures(times: Times, plain: Sequence[bool]) -> Figures:
+    """The figures of one engine in one race; ``plain[i]`` says that schema i has no pattern."""
+    made: Figures = {"TTFM avg": _mean(times.first)}
+    made.update((f"TTFM {name}", percentile(times.first, share)) for name, share in _SHARES.items() if name != "p99.9")
+    made.update((f"TTFM again {name}", percentile(times.again, _SHARES[name])) for name in ("p50", "p99"))
+    for number, visit in enumerate(times.visits, 1):
+        steps = [step for steps in visit for step in steps]
+        made[f"TBM visit {number} avg"] = _mean(steps)
+        made.update((f"TBM visit {number} {name}", percentile(steps, share)) for name, share in _SHARES.items())
+        if number == 1:
+            without = [step for steps, is_plain in zip(visit, plain, strict=True) if is_plain for step in steps]
+            made["TBM visit 1, no patterns, p99"] = percentile(without, 0.99)
+            made[f"TBM visit 1, first {FIRST} schemas, avg"] = _mean([s for steps in visit[:FIRST] for s in steps])
+    return made
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def medians(found: Sequence[Figures]) -> Figures:
+    """Each figure's median over the races."""
+    made: Figures = {}
+    for name in found[0]:
+        values = [value for one in found if (value := one[name]) is not None]
+        made[name] = median(values) if values else None
+    return made
+
+
+def _report(
+    engines: Sequence[str], surveys: dict[str, Survey], runs: Sequence[Run], shared: Sequence[int],
+    samples: Sequence[Sample], vocabulary: Vocabulary, where: str, args: argparse.Namespace,
+) -> Report:  # fmt: skip
+    plain = [not samples[i].has_pattern() for i in shared]
+    each = {name: [figures(run[name], plain) for run, _ in runs] for name in engines}
+    made = {name: medians(found) for name, found in each.items()}
+    rows = [_row(f"{key}, us", {name: made[name][key] for name in engines}) for key in made[OURS]]
+    sides: list[tuple[str, Callable[[Survey], float | None]]] = [
+        ("memory a schema, MB", lambda one: one.growth_mb),
+        ("tokenizer side, s", lambda one: one.build_s),
+        ("tokenizer side, MB", lambda one: one.build_mb),
+    ]
+    rows += [_row(key, {name: get(surveys[name]) for name in engines}) for key, get in sides]
+    stored = {name: (median(s for _, s in runs) if name == OURS else None) for name in engines}
+    rows.insert(len(rows) - 1, _row("tokenizer side from the store, s", stored))
+    steps = sum(len(steps) for steps in runs[0][0][OURS].visits[0])
+    what = "grammars" if args.grammars is not None else "schemas"
+    notes = [
+        f"{len(shared)} {what} of {where} that all compile (of {len(samples)}); {steps:,} steps; "
+        f"vocabulary of {vocabulary.size:,} tokens; {', '.join(f'{n} {version_of(n)}' for n in engines)}",
+        f"medians of {args.repeat} fresh processes, taking turns by schema; garbage collector "
+        f"{'on' if args.gc else 'off'}; TTFM: from the schema to the first mask; TBM: mask and accept",
+    ]
+    for name, one in surveys.items():
         notes.append(
-            f"documents refused: {len(times.refused_documents)} ({', '.join(times.refused_documents[:3])} ...)"
+            f"{name}: {len(one.refused)} {what} refused, {len(one.wrong)} of {one.documents} documents judged wrongly"
         )
-    details = {"refused": dict(times.refused), "refused_documents": times.refused_documents}
-    return Report("Masks", rows, notes, details)
+    return Report("Masks", rows, notes, _details(engines, surveys, each, samples, shared, vocabulary, where, args))
 
 
-def _us(nanoseconds: float | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / 1000
+def _row(name: str, values: dict[str, float | None]) -> dict[str, Any]:
+    row: dict[str, Any] = {"figure": name, **values}
+    mine = values[OURS]
+    for rival, value in values.items():
+        if rival != OURS:
+            row[f"/ {rival}"] = mine / value if mine is not None and value else None
+    return row
+
+
+def _details(
+    engines: Sequence[str], surveys: dict[str, Survey], each: dict[str, list[Figures]], samples: Sequence[Sample],
+    shared: Sequence[int], vocabulary: Vocabulary, where: str, args: argparse.Namespace,
+) -> dict[str, Any]:  # fmt: skip
+    def named(number: int) -> str:
+        return samples[number].name
+
+    return {
+        "data": where,
+        "schemas": len(samples),
+        "shared": len(shared),
+        "vocabulary": vocabulary.size,
+        "passes": args.passes,
+        "repeat": args.repeat,
+        "gc": args.gc,
+        "engines": {
+            name: {
+                "version": surveys[name].version,
+                "refused": {named(i): why for i, why in surveys[name].refused.items()},
+                "wrong_documents": [[named(i), why] for i, why in surveys[name].wrong],
+                "documents": surveys[name].documents,
+                "races": each[name],
+            }
+            for name in engines
+        },
+    }
+
+
+def _draw(path: str, report: Report, engines: Sequence[str]) -> None:
+    from structgen.bench.chart import draw
+
+    found = {row["figure"].removesuffix(", us"): row for row in report.rows}
+    titles = {"TTFM": "First mask, from the schema on", "TBM visit 1": "Mask and accept, first visit"}
+    if "TBM visit 2 p50" in found:
+        titles["TBM visit 2"] = "Mask and accept, second visit"
+    panels = {
+        title: {
+            name: {p: found[f"{key} {p}"][name] for p in _SHARES if (found.get(f"{key} {p}") or {}).get(name)}
+            for name in engines
+        }
+        for key, title in titles.items()
+    }
+    about = machine()
+    load = "-" if about["load_average"] is None else f"{about['load_average']:.1f}"
+    footer = [*report.notes[:2], f"{about['processor']}, {about['cores']} cores, load {load}, Python {about['python']}"]
+    draw(path, panels, f"Masks: {', '.join(engines)}", footer)

@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import lzma
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from structgen.errors import GrammarError
-
 _TEXT = {"type": "string", "maxLength": 60}
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A schema with documents that satisfy it (JSON texts; may be none)."""
-
-    name: str
-    schema: Any
-    documents: tuple[str, ...] = ()
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -69,54 +52,3 @@ PROMPTS = (
     "Honey bees make honey by",
     "To change a tyre you first",
 )
-
-
-def built_in() -> Iterator[Sample]:
-    """The schemas above, without documents."""
-    for name, schema in SCHEMAS.items():
-        yield Sample(name, schema)
-
-
-def read_samples(where: str) -> Iterator[Sample]:
-    """Samples of a ``.json`` schema, a ``.jsonl`` file (also .xz, .gz), or a folder of either.
-
-    A line, or a file, is a schema, or an object with ``schema``, perhaps ``name``, and perhaps ``tests``: a list of
-    ``{"valid": true, "data": ...}`` (the layout of JSONSchemaBench).
-
-    Raises:
-        GrammarError: nothing there, or no JSON.
-    """
-    path = Path(where)
-    if path.is_dir():
-        found = [p for p in sorted(path.rglob("*")) if p.is_file() and ".json" in p.name]
-        if not found:
-            raise GrammarError(f"the folder {where!r} holds no .json or .jsonl files")
-        for one in found:
-            yield from _read_file(one)
-        return
-    if not path.is_file():
-        raise GrammarError(f"there is no file or folder {where!r}")
-    yield from _read_file(path)
-
-
-def _read_file(path: Path) -> Iterator[Sample]:
-    opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
-    with opener(path, "rt", encoding="utf-8") as file:
-        texts = enumerate(file, 1) if ".jsonl" in path.name else [(1, file.read())]
-        for number, text in texts:
-            if not text.strip():
-                continue
-            try:
-                found = json.loads(text)
-            except json.JSONDecodeError as error:
-                line = number if ".jsonl" in path.name else error.lineno
-                raise GrammarError(f"{path} is not JSON: {error.msg}", line=line, column=error.colno) from error
-            yield _sample(found, f"{path.name}:{number}" if ".jsonl" in path.name else path.name)
-
-
-def _sample(found: Any, name: str) -> Sample:
-    if not isinstance(found, dict) or "schema" not in found:
-        return Sample(name, found)
-    valid = [test["data"] for test in found.get("tests", ()) if test.get("valid")]
-    documents = tuple(json.dumps(data, ensure_ascii=False) for data in valid)
-    return Sample(str(found.get("name", name)), found["schema"], documents)

@@ -163,26 +163,6 @@ def test_bench_against_transformers(capsys: pytest.CaptureFixture[str], tiny_fol
     assert row["transformers_tok/s"] > 0
 
 
-def test_bench_masks(capsys: pytest.CaptureFixture[str], tiny_folder: Path, tmp_path: Path) -> None:
-    samples = [
-        {"name": "a", "schema": PERSON, "tests": [{"valid": True, "data": {"name": "Al", "age": 3}}]},
-        {"name": "b", "schema": {"type": "string", "maxLength": 5}},
-        {"name": "c", "schema": {"type": "string", "pattern": r"^(.*)-\1$"}},
-    ]
-    (tmp_path / "schemas.jsonl").write_text("\n".join(map(json.dumps, samples)))
-    words = ["bench", "masks", str(tmp_path / "schemas.jsonl"), "--tokenizer", str(tiny_folder)]
-    assert main(words) == 0
-    assert "2 schemas of" in capsys.readouterr().out
-    assert main([*words, "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made["rows"][0]["n"] == 2
-    assert made["refused"] == {"UnsupportedGrammar": 1}
-    assert made["refused_documents"] == []
-    assert main(["bench", "masks", "--tokenizer", str(tiny_folder), "--limit", "3"]) == 0
-    (tmp_path / "schemas.jsonl").write_text("{")
-    assert main(words) == 2
-
-
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 def test_interrupt_while_generating(tiny_folder: Path) -> None:
     command = [sys.executable, "-m", "structgen", "--model", str(tiny_folder), "--raw", "--regex", "[a-z]{5000}"]
