@@ -204,7 +204,7 @@ def _mantissa(
     if not steps:
         places = shift = 0
     key = (among, phase, started, point, count, low, high, first, last, places, shift, rests)
-    known: Expr | None = _interned.get((Mantissa, *key))
+    known: Expr | None = _interned.get((Mantissa, key))
     if known is not None:
         return known
     if example is not None and not among.reaches(*example):

@@ -15,6 +15,8 @@ expressions end with outcome 0.
 
 from __future__ import annotations
 
+import sys
+import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -31,7 +33,7 @@ UNSURE_OUTCOME = -1
 LAST_OUTCOME = -2
 """Outcome of a terminal after which the text ends: no suffixes of tokens are collected behind it."""
 
-_interned: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
+_interned: dict[tuple[Any, tuple[Any, ...]], Expr] = {}
 _uids = count()
 
 
@@ -105,16 +107,42 @@ class Expr:
 
 
 def _intern(cls: type[Any], key: tuple[Any, ...], boolean: bool, outcomes: tuple[int, ...]) -> Any:
-    full = (cls, *key)
+    global _sweep_at
+    full = (cls, key)
     found = _interned.get(full)
     if found is not None:
         return found
+    if len(_interned) >= _sweep_at:
+        _sweep()
     made = object.__new__(cls)
     for name, value in zip(cls.fields, key, strict=True):
         setattr(made, name, value)
     made.boolean, made.outcomes, made.uid = boolean, outcomes, next(_uids)
     _interned[full] = made
     return made
+
+
+_MIN_SWEEP = 200_000
+_sweep_at = _MIN_SWEEP
+_sweeping = threading.RLock()
+
+
+def _sweep() -> None:
+    """Forget what nobody else holds. A table of weak references would do so at once, and cost more than all else that
+    an expression is made of; so the table is swept whenever it has doubled. Whole expressions stand behind their parts,
+    so one pass from behind frees both. (Another thread may take up an expression just as it is freed: then it comes to
+    be twice, which costs time and nothing else.)"""
+    global _sweep_at
+    with _sweeping:
+        if len(_interned) < _sweep_at:
+            return
+        keys = list(_interned)
+        while keys:
+            full = keys.pop()
+            expr = _interned.get(full)
+            if expr is not None and sys.getrefcount(expr) <= 3:  # the table, ``expr`` and the argument
+                del _interned[full]
+        _sweep_at = max(2 * len(_interned), _MIN_SWEEP)
 
 
 class Never(Expr):

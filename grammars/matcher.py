@@ -20,8 +20,9 @@ from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGramm
 from structgen.grammars import distance, walk
 from structgen.grammars import machine as m
 from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
-from structgen.grammars.residual import COMPLETE, LOCK, Checked, FreshKey, Recorded, State
-from structgen.grammars.rows import Row, Rows, writable
+from structgen.grammars.residual import COMPLETE, LOCK, Checked, FreshKey, Recorded, Residual, State
+from structgen.grammars.rows import Row, Rows, Target
+from structgen.grammars.split import may_be_taken
 from structgen.grammars.trie import Part, Trie, joined, row_ids
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class _Tables:
         end = np.zeros(self.words, dtype=np.uint32)
         walk.set_bits(end, np.array(vocab.eos_token_ids, dtype=np.int32))
         self.rows = Rows(self.words, end)
-        self.last: tuple[Any, memoryview] = (None, memoryview(b""))
-        """The caller's row that was filled last, and its bytes."""
+        self.target: Target | None = None
+        """The caller's row that was filled last."""
 
 
 _tables: WeakKeyDictionary[Vocabulary, _Tables] = WeakKeyDictionary()
@@ -95,6 +96,7 @@ class CompiledGrammar:
         self.words = self._tables.words
         self._configs: dict[frozenset[Thread], Config] = {}
         self._summaries: dict[Any, Any] = {}
+        self._by_thread: dict[tuple[Residual, Cell], Summary] = {}
         self._count = 0
         self._dead_ends: dict[Config, frozenset[int]] = {}
         self._machine: Machine = grammar.machine
@@ -131,6 +133,7 @@ class CompiledGrammar:
         their own references."""
         self._configs = {}
         self._summaries = {}
+        self._by_thread = {}
         self._dead_ends = {}
         self.initial = self._intern(m.start(self._machine, Cell(Bottom(), None)))
 
@@ -164,18 +167,12 @@ class CompiledGrammar:
         return row
 
     def _mask(self, config: Config) -> Row:
-        trie = self._tables.trie
-        unsure: set[int] = set()
         parts: dict[Part, None] = {}
-        for residual, cell in config.threads:
-            split = residual.split(trie)
-            parts.update(dict.fromkeys(split.stays))
-            inners = [self._summary(end.rest, cell, end.outcome) for end in split.ends]
-            if not cell.is_bottom:
-                inners += [self._summary(trie, cell, outcome) for outcome in residual.outcomes]
-            for inner in inners:
-                parts.update(dict.fromkeys(inner.parts))
-                unsure |= inner.unsure
+        unsure: set[int] = set()
+        for thread in config.threads:
+            found = self._accepted(thread)
+            parts.update(dict.fromkeys(found.parts))
+            unsure |= found.unsure
         rows = self._tables.rows
         if not unsure:
             return rows.of(parts, config.can_end)
@@ -185,6 +182,29 @@ class CompiledGrammar:
             if not int(words[token >> 5]) >> (token & 31) & 1 and m.read(config.threads, self._tokens[token] or b"")
         ]  # fmt: skip
         return rows.of(parts, config.can_end, more)
+
+    def _accepted(self, thread: Thread) -> Summary:
+        """What of all tokens a thread accepts. Remembered without the text that a residual has read, where that does
+        not matter: free keys and recorded values are all different."""
+        residual, cell = thread
+        while isinstance(residual, Recorded) or (isinstance(residual, FreshKey) and not may_be_taken(residual)):
+            residual = residual.inner
+        known = self._by_thread.get((residual, cell))
+        if known is not None:
+            return known
+        trie = self._tables.trie
+        split = residual.split(trie)
+        inners = [self._summary(end.rest, cell, end.outcome) for end in split.ends]
+        if not cell.is_bottom:
+            inners += [self._summary(trie, cell, outcome) for outcome in residual.outcomes]
+        parts = dict.fromkeys(split.stays)
+        for inner in inners:
+            parts.update(dict.fromkeys(inner.parts))
+        found = Summary(tuple(parts), frozenset().union(*[inner.unsure for inner in inners]))
+        if len(self._by_thread) >= MAX_CONFIGS:
+            self._by_thread.clear()
+        self._by_thread[residual, cell] = found
+        return found
 
     def _summary(self, trie: Trie, cell: Cell, outcome: int) -> Summary:
         """What of ``trie`` is accepted after the terminal above ``cell`` ended with ``outcome``."""
@@ -299,13 +319,13 @@ class Matcher:
         mask = self._config.row
         if mask is None:
             mask = compiled.row(self._config)
-        last = compiled._tables.last
-        if last[0] is not row:
+        target = compiled._tables.target
+        if target is None or target.row is not row:
             # Most callers fill the same row again and again. (A tensor may get other memory meanwhile.)
-            last = (row, writable(row, compiled.words))
+            target = Target.of(row, compiled.words)
             if type(row) is np.ndarray:
-                compiled._tables.last = last
-        last[1][:] = mask.data
+                compiled._tables.target = target
+        mask.write(target)
 
     def allows(self, token_id: int) -> bool:
         """Whether ``accept(token_id)`` would succeed."""

@@ -9,36 +9,65 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from structgen.errors import GrammarError
 from structgen.grammars import walk
-from structgen.grammars.trie import Part
+from structgen.grammars.trie import Part, row_ids
 
 MAX_ROW_BYTES = 256 << 20
+FEW = 64  # tokens of a row that is kept as a list
 MAX_KEYS = 100_000  # combinations of parts that are remembered
 
 
 class Row:
-    """A mask row.
+    """A mask row. One of few tokens stays a list until it is wanted again: many are met only once.
 
     Attributes:
         id: unique among all rows of the process; a row that was dropped and made again has a new one.
-        words: uint32 [ceil(vocab.size / 32)], read-only; bit ``i & 31`` of word ``i >> 5`` says that id i is legal.
-        data: the same memory, as bytes.
+        tokens: the legal ids, ascending, int32, where they are few; else None.
     """
 
-    __slots__ = ("data", "id", "words")
+    __slots__ = ("_data", "_size", "_words", "id", "tokens")
     _ids = count()
 
-    def __init__(self, words: NDArray[np.uint32]) -> None:
-        words.flags.writeable = False
+    def __init__(self, size: int, words: NDArray[np.uint32] | None, tokens: NDArray[np.int32] | None = None) -> None:
         self.id = next(self._ids)
-        self.words = words
-        self.data = memoryview(words).cast("B")  # type: ignore[arg-type]
+        self.tokens = tokens
+        self._size = size
+        self._words = words
+        if words is not None:
+            words.flags.writeable = False
+        self._data: memoryview | None = None
+
+    @property
+    def words(self) -> NDArray[np.uint32]:
+        """uint32 [ceil(vocab.size / 32)], read-only; bit ``i & 31`` of word ``i >> 5`` says that id i is legal."""
+        if self._words is None or self._words is _SEEN:
+            assert self.tokens is not None
+            made = np.zeros(self._size, dtype=np.uint32)
+            walk.set_bits(made, self.tokens)
+            made.flags.writeable = False
+            self._words = made
+        return self._words
+
+    def write(self, target: Target) -> None:
+        """Write the row over a caller's."""
+        if self._data is not None:
+            target.data[:] = self._data
+        elif self._words is None and self.tokens is not None:
+            target.words.fill(0)
+            walk.set_bits(target.words, self.tokens)
+            self._words = _SEEN
+        else:
+            self._data = memoryview(self.words).cast("B")  # type: ignore[arg-type]
+            target.data[:] = self._data
+
+
+_SEEN = np.zeros(0, dtype=np.uint32)
 
 
 class Rows:
@@ -52,10 +81,12 @@ class Rows:
 
     def __init__(self, words: int, end: NDArray[np.uint32], max_bytes: int = MAX_ROW_BYTES) -> None:
         self.words = words
-        self.end = Row(end)
+        self.end = Row(words, end)
+        self._end_tokens = row_ids(end).tolist()
         self.max_rows = max(max_bytes // (4 * words), 16)
         self._scratch = np.zeros(words, dtype=np.uint32)
         self._by_content: dict[int, Row] = {}
+        self._by_tokens: dict[tuple[int, ...], Row] = {}
         self._by_parts: dict[tuple[frozenset[Part], bool], Row] = {}
 
     def __len__(self) -> int:
@@ -67,48 +98,82 @@ class Rows:
         more = tuple(more)
         if not more and (known := self._by_parts.get(key)) is not None:
             return known
-        row = self._scratch
-        if may_end:
-            row[:] = self.end.words
-        else:
-            row.fill(0)
-        for part in key[0]:
-            part.add_to(row)
-        if more:
-            walk.set_bits(row, np.array(more, dtype=np.int32))
-        found = self._interned(row)
+        found = self._of_few(key[0], may_end, more) or self._of_many(key[0], may_end, more)
         if not more:
             if len(self._by_parts) >= MAX_KEYS:
                 self._by_parts.clear()
             self._by_parts[key] = found
         return found
 
+    def _of_few(self, parts: frozenset[Part], may_end: bool, more: tuple[int, ...]) -> Row | None:
+        tokens = [*more, *self._end_tokens] if may_end else [*more]
+        for part in parts:
+            if part.tokens is None or part.count > FEW:
+                return None
+            tokens += part.tokens.tolist()
+        if len(tokens) > FEW:
+            return None
+        key = tuple(sorted(set(tokens)))
+        found = self._by_tokens.get(key)
+        if found is None:
+            if len(self._by_tokens) >= MAX_KEYS:
+                self._by_tokens.clear()
+            found = self._by_tokens[key] = Row(self.words, None, np.array(key, dtype=np.int32))
+        return found
+
+    def _of_many(self, parts: frozenset[Part], may_end: bool, more: tuple[int, ...]) -> Row:
+        row = self._scratch
+        if may_end:
+            row[:] = self.end.words
+        else:
+            row.fill(0)
+        for part in parts:
+            part.add_to(row)
+        if more:
+            walk.set_bits(row, np.array(more, dtype=np.int32))
+        return self._interned(row)
+
     def _interned(self, row: NDArray[np.uint32]) -> Row:
         hashed = walk.hash_row(row)
         found = self._by_content.get(hashed)
-        if found is not None and np.array_equal(found.words, row):
+        if found is not None and walk.equal(found.words, row):
             return found
         if len(self._by_content) >= self.max_rows:
             for old in list(self._by_content)[: self.max_rows // 4]:
                 del self._by_content[old]
             self._by_parts.clear()
-        made = self._by_content[hashed] = Row(row.copy())
+        made = self._by_content[hashed] = Row(self.words, row.copy())
         return made
 
 
-def writable(row: Any, words: int) -> memoryview:
-    """The bytes of a caller's mask row. Raises GrammarError for a wrong shape or type."""
-    array = row if isinstance(row, np.ndarray) else None
-    if array is None and hasattr(row, "numpy"):
-        array = row.numpy()
-    if array is None or array.dtype not in _TYPES or array.shape != (words,):
-        given = f"{getattr(row, 'dtype', type(row).__name__)} {tuple(getattr(row, 'shape', ()))}"
-        raise GrammarError(
-            f"a mask row must be a uint32 or int32 array (numpy, or torch on the CPU) of shape ({words},); got {given}"
-        )
-    if not array.flags.c_contiguous:
-        raise GrammarError("a mask row must be contiguous; give a row of an array, not a column")
-    return memoryview(array).cast("B")  # type: ignore[arg-type]
+class Target(NamedTuple):
+    """A caller's mask row.
+
+    Attributes:
+        row: what the caller gave.
+        words: uint32 view of it.
+        data: the same memory, as bytes.
+    """
+
+    row: Any
+    words: NDArray[np.uint32]
+    data: memoryview
+
+    @classmethod
+    def of(cls, row: Any, words: int) -> Target:
+        """Raises GrammarError for a wrong shape or type."""
+        array = row if isinstance(row, np.ndarray) else None
+        if array is None and hasattr(row, "numpy"):
+            array = row.numpy()
+        if array is None or array.dtype not in _TYPES or array.shape != (words,):
+            given = f"{getattr(row, 'dtype', type(row).__name__)} {tuple(getattr(row, 'shape', ()))}"
+            raise GrammarError(
+                f"a mask row must be a uint32 or int32 array (numpy, or torch on the CPU) of shape ({words},); "
+                f"got {given}"
+            )
+        if not array.flags.c_contiguous:
+            raise GrammarError("a mask row must be contiguous; give a row of an array, not a column")
+        return cls(row, array.view(np.uint32), memoryview(array).cast("B"))  # type: ignore[arg-type]
 
 
 _TYPES = (np.dtype(np.uint32), np.dtype(np.int32))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -323,8 +324,7 @@ def _flat(node: WordNode, encoding: Any, is_json: bool) -> _Flat:
         spelled.sort()
         codes = np.frombuffer(b"".join([data for data, _ in spelled]), dtype=np.uint8).astype(np.int32)
         lengths, outcomes = [len(data) for data, _ in spelled], [outcome for _, outcome in spelled]
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = np.array([*accumulate(lengths, initial=0)], dtype=np.int32)
     made = node.flats[encoding] = (codes, offsets, outcomes)
     return made
 
@@ -407,7 +407,7 @@ def _counted(state: State, head: Rep, tail: Literal, trie: Trie) -> Split | None
 def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
     """``split`` for a key that must be new: the answer of its own expression, less the tokens that would complete a
     key already taken."""
-    if not residual.taken or not _may_be_taken(residual):
+    if not residual.taken or not may_be_taken(residual):
         return residual.inner.split(trie)
     found = walked(residual.inner, trie)
     banned = _banned(residual, trie, found)
@@ -418,7 +418,7 @@ def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
     return _kept(found.stay, kept, trie)
 
 
-def _may_be_taken(residual: FreshKey) -> bool:
+def may_be_taken(residual: FreshKey) -> bool:
     """Whether a taken key begins as the text does. Told at a glance only where it holds no escape."""
     text = residual.text
     opened = text.find(b'"') + 1

@@ -26,6 +26,7 @@ _u8 = Array(uint8, 1, "C")
 _i32 = Array(int32, 1, "C")
 _i64 = Array(int64, 1, "C")
 _u32 = Array(uint32, 1, "C")
+_u32_const = Array(uint32, 1, "C", readonly=True)
 _delta = Array(int32, 2, "C")
 
 _ENDS = ENDS
@@ -634,6 +635,15 @@ def hash_row(row: NDArray[np.uint32]) -> int:
     a = ((a * prime ^ b) * prime ^ c) * prime ^ d
     found: int = np.int64(a ^ (a >> shift))
     return found
+
+
+@njit(_types.boolean(_u32_const, _u32), cache=True, nogil=True)
+def equal(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> bool:
+    """Whether a mask row that is read-only and another one are equal."""
+    for i in range(len(a)):  # noqa: SIM110 - numba wants a loop
+        if a[i] != b[i]:
+            return False
+    return True
 
 
 _timer.cancel()
