@@ -14,8 +14,8 @@ from structgen.bench.mask_engines import Ours, peers, version_of
 from structgen.bench.mask_runs import Job, Processes, Survey, Times, prepare, race, survey
 from structgen.bench.progress import progress
 from structgen.bench.samples import Sample, built_in, read_grammars, read_samples, token_walks
-from structgen.console import working
 from structgen.cli import UsageError
+from structgen.console import working
 from structgen.errors import StructgenError
 from structgen.grammars.vocabulary import Vocabulary
 
