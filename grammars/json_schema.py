@@ -38,7 +38,7 @@ from structgen.grammars.schema.cases import MAX_WISHES
 from structgen.grammars.schema.contents import private
 from structgen.grammars.schema.document import Document, Draft, Place, draft_named
 from structgen.grammars.schema.expand import check_built, check_circles
-from structgen.grammars.schema.glance import is_usable
+from structgen.grammars.schema.glance import Values, is_usable
 from structgen.grammars.schema.layout import LAYOUTS, Layout
 from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
 from structgen.grammars.schema.report import Report
@@ -94,8 +94,11 @@ def machine(
         document = Document(contents, None if draft is None else draft_named(draft), registry, format_assertion, gates)
         scope = document.resources.root
         special = gates or scope.dialect.left_out or scope.dynamic
-        document.is_plain = not special and is_usable(contents.schema, scope.draft)
-        places = None if document.is_plain else _survey(document, style.any_numbers)
+        places = None
+        if not special and is_usable(contents.schema, scope.draft):
+            document.values = Values(contents.schema, scope.draft)
+        else:
+            places = _survey(document, style.any_numbers)
         root = Forest(style).node([document.root])
         if not root.satisfiable:
             raise _unsatisfiable(root)

@@ -36,6 +36,8 @@ class ObjectCase:
                 self.dependents[key] = self.dependents.get(key, ()) + tuple(w for w in wanted if w != key)
         self.dependents = {key: wanted for key, wanted in self.dependents.items() if wanted}
         self.names = tuple(dict.fromkeys(place for rule in rules for place in rule.names))
+        self._only = rules[0] if len(rules) == 1 and not self.names and not rules[0].pattern_properties else None
+        """All that is said of keys and their values, but for wishes."""
         self.wishes = self._make_wishes()
         keys: dict[str, None] = {}
         for rule in rules:
@@ -104,6 +106,17 @@ class ObjectCase:
             self._nodes[key, met] = self.forest.node(places) if allowed and spellable(key) else None
         return self._nodes[key, met]
 
+    def takes(self, key: str, truth: Callable[[Node], bool]) -> bool:
+        """Whether ``key`` may be there, given which nodes have values."""
+        if self._only is not None:
+            properties = self._only.properties
+            place = properties.get(key) if properties else None
+            place = self._only.additional if place is None else place
+            if (place is None or place.document.has_values(place)) and spellable(key):
+                return True
+        node = self.node(key)
+        return node is not None and truth(node)
+
     def readings(self, key: str) -> tuple[int, ...]:
         """The sets of wishes for which ``key`` may be counted, largest first."""
         found = self._readings.get(key)
@@ -152,10 +165,8 @@ class ObjectCase:
         need = self.needs(list(self.required))
         if self.max_properties is not None and max(len(need), self.min_properties) > self.max_properties:
             return False
-        for key in need:
-            node = self.node(key)
-            if node is None or not truth(node):
-                return False
+        if not all(self.takes(key, truth) for key in need):
+            return False
         if self.min_properties <= len(need) and not self.wishes:
             return True
         whole = Completion(self, self.keys, truth)

@@ -9,6 +9,7 @@ combinations. So are the keys that may fulfil the wishes, which are few.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.errors import GrammarTooComplex
@@ -69,8 +70,7 @@ class Completion:
         self.fresh = case.fresh
         self.lo, self.hi = case.min_properties, case.max_properties
         self.required = sum(1 << index[key] for key in case.required)
-        self.nodes = [case.node(key) for key in keys]
-        usable = sum(1 << i for i, node in enumerate(self.nodes) if node is not None and truth(node))
+        usable = sum(1 << i for i, key in enumerate(keys) if case.takes(key, truth))
         self.closure_of: dict[int, int] = {}
         for key in case.dependents:
             needs = sum(1 << index[each] for each in case.needs([key]))
@@ -81,6 +81,11 @@ class Completion:
         self.knots = self._knots() if self.closure_of and self.lo and self.hi is not None else []
         self._ways: dict[int, tuple[int, ...]] = {}
         self._fresh_ways: dict[int, int] | None = None
+
+    @cached_property
+    def nodes(self) -> list[Node | None]:
+        """The nodes of the declared keys; None: the key is forbidden."""
+        return [self.case.node(key) for key in self.keys]
 
     def _knots(self) -> list[int]:
         found = set()

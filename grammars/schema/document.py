@@ -10,6 +10,7 @@ from structgen.grammars.schema.dialects import Draft, draft_named, escaped
 from structgen.grammars.schema.resources import Dynamic, Resources, Scope, identifier
 
 if TYPE_CHECKING:
+    from structgen.grammars.schema.glance import Values
     from structgen.grammars.schema.keywords import Rules
 
 __all__ = ["Document", "Draft", "Place", "draft_named", "escaped"]
@@ -78,9 +79,8 @@ class Document:
         self.gates = gates
         self._places: dict[tuple[int, Scope, Dynamic], Place] = {}
         self._dynamic_places = 0
-        self.is_plain = False
-        """A glance shows that it can be used (``schema.glance``)."""
-        self._with_values: dict[int, bool] = {}
+        self.values: Values | None = None
+        """What a glance shows of values, if it shows that the schema can be used."""
         self.resources = Resources(contents, draft, registry)
         self.root = self.place(contents.schema, self.resources.root, "#", "")
 
@@ -121,12 +121,7 @@ class Document:
 
     def has_values(self, place: Place) -> bool:
         """Whether a glance shows that something satisfies ``place``."""
-        from structgen.grammars.schema.glance import has_values
-
-        root = self.root
-        return self.is_plain and place.contents is not None and has_values(
-            place.contents, root.contents, root.scope.draft, self._with_values
-        )
+        return self.values is not None and place.contents is not None and self.values.satisfy(place.contents)
 
     def _count(self) -> None:
         self._dynamic_places += 1

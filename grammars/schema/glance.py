@@ -17,6 +17,7 @@ from structgen.grammars.plain_pattern import is_plain
 from structgen.grammars.schema.arrays import MAX_CONTAINS
 from structgen.grammars.schema.cases import MAX_WISHES
 from structgen.grammars.schema.dialects import Draft
+from structgen.grammars.schema.fresh import spellable
 from structgen.grammars.schema.keywords import (
     ALL,
     ARRAY,
@@ -332,50 +333,85 @@ _BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum
 # -- values
 
 
-def has_values(contents: Any, root: Any, draft: Draft, known: dict[int, bool]) -> bool:
-    """Whether some value surely satisfies the subschema ``contents`` of ``root``, which is usable.
+class Values:
+    """Which subschemas of a usable schema have values, as far as a glance shows."""
 
-    Args:
-        known: what was found before, by id.
-    """
-    return _has_values(contents, root, draft, known, MAX_REQUIRED_DEPTH)
+    def __init__(self, root: Any, draft: Draft) -> None:
+        self.root = root
+        self.draft = draft
+        self._known: dict[int, bool] = {}
+        self._demanding = _DEMANDING[draft]
 
+    def satisfy(self, contents: Any, fuel: int = MAX_REQUIRED_DEPTH) -> bool:
+        """Whether some value surely satisfies the subschema ``contents``."""
+        if type(contents) is bool:
+            return contents
+        found = self._known.get(id(contents))
+        if found is None and fuel:
+            self._known[id(contents)] = False  # unless it is found without itself
+            found = self._known[id(contents)] = self._look(contents, fuel - 1)
+        return bool(found)
 
-def _has_values(contents: Any, root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
-    if type(contents) is bool:
-        return contents
-    found = known.get(id(contents))
-    if found is None and fuel:
-        known[id(contents)] = False  # unless it is found without itself
-        found = known[id(contents)] = _look(contents, root, draft, known, fuel - 1)
-    return bool(found)
-
-
-def _look(at: dict[str, Any], root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
-    demands = [key for key in at if key in _DEMANDING[draft]]
-    if "$ref" in at:
-        if draft > Draft.D7 and len(demands) > 1:
+    def _look(self, at: dict[str, Any], fuel: int) -> bool:
+        demanding = self._demanding
+        demands = [key for key in at if key in demanding]
+        if not demands or demands == _TYPE_ALONE:
+            return True
+        if "$ref" in at:
+            if self.draft > Draft.D7 and len(demands) > 1:
+                return False
+            found = resolve(self.root, at["$ref"])
+            return found is not _NOWHERE and self.satisfy(found, fuel)
+        if len(demands) == 1 and demands[0] in ("anyOf", "oneOf", "allOf"):
+            branches = at[demands[0]]
+            if demands[0] == "anyOf" or len(branches) == 1:
+                return any(self.satisfy(each, fuel) for each in branches)
+            return demands[0] == "oneOf" and self._one_alone(branches, fuel)
+        if not _SIMPLE.issuperset(demands):
             return False
-        found = resolve(root, at["$ref"])
-        return found is not _NOWHERE and _has_values(found, root, draft, known, fuel)
-    if len(demands) == 1 and demands[0] in ("anyOf", "oneOf", "allOf"):
-        branches = at[demands[0]]
-        if demands[0] == "anyOf" or len(branches) == 1:
-            return any(_has_values(each, root, draft, known, fuel) for each in branches)
-        return demands[0] == "oneOf" and _one_alone(branches, root, draft, known, fuel)
-    if any(key not in _SIMPLE for key in demands):
+        types = _types_of(at)
+        if "enum" in at or "const" in at:
+            values = at["enum"] if "enum" in at else [at["const"]]
+            return len(demands) == 1 + ("type" in at) and any(_fits(value, types) for value in values)
+        return bool(
+            types & (NULL | BOOLEAN)
+            or (types & STRING and _has_strings(at))
+            or (types & NUMBER and _has_numbers(at, types, self.draft))
+            or (types & ARRAY and self._has_arrays(at, fuel))
+            or (types & OBJECT and self._has_objects(at, fuel))
+        )
+
+    def _one_alone(self, branches: list[Any], fuel: int) -> bool:
+        """Whether a branch has values, and no other has any of its types."""
+        types = [_types_of(each) for each in branches]
+        for i, each in enumerate(branches):
+            others = 0
+            for j, more in enumerate(types):
+                others |= 0 if i == j else more
+            if not types[i] & others and self.satisfy(each, fuel):
+                return True
         return False
-    types = _types_of(at)
-    if "enum" in at or "const" in at:
-        values = at["enum"] if "enum" in at else [at["const"]]
-        return len(demands) == 1 + ("type" in at) and any(_fits(value, types) for value in values)
-    return bool(
-        types & (NULL | BOOLEAN)
-        or (types & STRING and _has_strings(at))
-        or (types & NUMBER and _has_numbers(at, types, draft))
-        or (types & ARRAY and _has_arrays(at, root, draft, known, fuel))
-        or (types & OBJECT and _has_objects(at, root, draft, known, fuel))
-    )
+
+    def _has_arrays(self, at: dict[str, Any], fuel: int) -> bool:
+        least = at.get("minItems", 0)
+        if not least:
+            return True
+        if least > at.get("maxItems", least) or type(at.get("items")) is list or "prefixItems" in at:
+            return False
+        return (least == 1 or not at.get("uniqueItems")) and self.satisfy(at.get("items", True), fuel)
+
+    def _has_objects(self, at: dict[str, Any], fuel: int) -> bool:
+        required = at.get("required", ())
+        least = at.get("minProperties", 0)
+        if not required and not least:
+            return True
+        if not _ON_KEYS.isdisjoint(at) or max(len(required), least) > at.get("maxProperties", _LARGE):
+            return False
+        properties, additional = at.get("properties", {}), at.get("additionalProperties", True)
+        for key in required:
+            if not spellable(key) or not self.satisfy(properties.get(key, additional), fuel):
+                return False
+        return least <= len(set(required)) or additional is True or additional == {}
 
 
 def _types_of(at: Any) -> int:
@@ -392,29 +428,13 @@ def _types_of(at: Any) -> int:
     return found
 
 
-def _one_alone(branches: list[Any], root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
-    """Whether a branch has values, and no other has any of its types."""
-    types = [0 if each is False else _types_of(each) for each in branches]
-    for i, each in enumerate(branches):
-        others = 0
-        for j, more in enumerate(types):
-            others |= 0 if i == j else more
-        if not types[i] & others and _has_values(each, root, draft, known, fuel):
-            return True
-    return False
-
-
 def _fits(value: Any, types: int) -> bool:
     """Whether a scalar is surely of one of the types, and can be written."""
     if type(value) is str:
-        return bool(types & STRING) and _spellable(value)
+        return bool(types & STRING) and spellable(value)
     if value is None or type(value) is bool:
         return bool(types & (NULL if value is None else BOOLEAN))
     return type(value) is int and bool(types & INTEGER)
-
-
-def _spellable(text: str) -> bool:
-    return text.isascii() or not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
 
 
 def _has_strings(at: dict[str, Any]) -> bool:
@@ -438,29 +458,7 @@ def _has_numbers(at: dict[str, Any], types: int, draft: Draft) -> bool:
     return low > -_EXACT and high < _EXACT and high - low >= 2  # an integer lies between
 
 
-def _has_arrays(at: dict[str, Any], root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
-    least = at.get("minItems", 0)
-    if not least:
-        return True
-    if least > at.get("maxItems", least) or type(at.get("items")) is list or "prefixItems" in at:
-        return False
-    return (least == 1 or not at.get("uniqueItems")) and _has_values(at.get("items", True), root, draft, known, fuel)
-
-
-def _has_objects(at: dict[str, Any], root: Any, draft: Draft, known: dict[int, bool], fuel: int) -> bool:
-    required = at.get("required", ())
-    least = at.get("minProperties", 0)
-    if not required and not least:
-        return True
-    if not _ON_KEYS.isdisjoint(at) or max(len(required), least) > at.get("maxProperties", _LARGE):
-        return False
-    properties, additional = at.get("properties", {}), at.get("additionalProperties", True)
-    for key in required:
-        if not _spellable(key) or not _has_values(properties.get(key, additional), root, draft, known, fuel):
-            return False
-    return least <= len(set(required)) or additional is True or additional == {}
-
-
 _ON_KEYS = frozenset(("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas"))
 _SIMPLE = frozenset(_KEYWORDS) - {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$ref"}
 _DEMANDING = {draft: frozenset(checks) - {"$schema", "$id", "id"} for draft, checks in _CHECKS.items()}
+_TYPE_ALONE = ["type"]

@@ -23,6 +23,7 @@ from structgen.grammars.schema.cases import ObjectCase
 from structgen.grammars.schema.distinct import parsed
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.expand import Conjunction, expand
+from structgen.grammars.schema.fresh import spellable
 from structgen.grammars.schema.keywords import (
     ARRAY,
     BOOLEAN,
@@ -141,7 +142,7 @@ class Node:
             if any(rule.values is not None for rule in rules):
                 flat, equal = _allowed(rules, satisfies if unsure else plainly_satisfies)
                 scalars.append(literals(flat, encoding, any_numbers and not spells_integers(rules)))
-                words = {v: 0 for v in flat if isinstance(v, str) and _spellable(v)}
+                words = {v: 0 for v in flat if isinstance(v, str) and spellable(v)}
                 if words:
                     texts.append(encoding.words(words))
                 todo += equal[::-1]
@@ -158,7 +159,7 @@ class Node:
                 ]
                 scalars.append(number_expr(types, rules, numbers, any_numbers))
             if types & STRING:
-                body = string_body(rules, encoding, [v for v in excluded if isinstance(v, str) and _spellable(v)])
+                body = string_body(rules, encoding, [v for v in excluded if isinstance(v, str) and spellable(v)])
                 texts.append(body)
                 scalars.append(seq(QUOTE, body, QUOTE))
             if types & OBJECT:
@@ -323,10 +324,6 @@ class _ValueGate(Gate):
 
     def admit(self, cell: Cell, text: bytes) -> Sequence[Thread]:
         return cell.parent.resume() if self.check(text) else ()
-
-
-def _spellable(text: str) -> bool:
-    return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
 
 
 def _allowed(

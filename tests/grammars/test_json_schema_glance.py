@@ -19,7 +19,7 @@ from structgen.grammars.residual import state
 from structgen.grammars.schema.contents import Contents, private
 from structgen.grammars.schema.dialects import Draft, draft_named, guessed_draft, newest_draft
 from structgen.grammars.schema.document import Document
-from structgen.grammars.schema.glance import is_usable
+from structgen.grammars.schema.glance import Values, is_usable
 from structgen.grammars.schema.layout import LAYOUTS
 from structgen.grammars.schema.nodes import Forest, Style
 
@@ -33,9 +33,9 @@ def look(schema: Any, draft: str | None, any_numbers: bool) -> tuple[int, int]:
         return 0, 0
     places = json_schema._survey(document, any_numbers)
     assert not json_schema._meets_limits(places)
-    document.is_plain = True
+    document.values = Values(schema, document.resources.root.draft)
     seen = [place for place in places if document.has_values(place)]
-    document.is_plain = False
+    document.values = None
     forest = Forest(Style(JSON_ANY, LAYOUTS["any"], False, any_numbers))
     for place in seen:
         assert forest.node([place]).satisfiable, (place, place.contents)
