@@ -301,4 +301,4 @@ def _contains(part: Expr, key: str) -> bool:
 
 def spellable(text: str) -> bool:
     """Whether a JSON text may hold it: no half of a surrogate pair."""
-    return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
+    return text.isascii() or not any(0xD800 <= ord(char) <= 0xDFFF for char in text)

@@ -368,7 +368,7 @@ class ObjectFrame(NamedTuple):
         for c in bits(self.alive):
             case = plan.cases[c]
             if plan._offered(case, self.seen, self.total, self.extra) >> index & 1:
-                node = case.nodes[index]
+                node = case.case.node(plan.keys[index])
                 assert node is not None
                 groups[node] = groups.get(node, 0) | 1 << c
         return _values(cell, frame, tuple(groups.items()))
