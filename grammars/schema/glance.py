@@ -62,8 +62,9 @@ class _Glance:
 
     def is_usable(self) -> bool:
         root, checks = self.root, _CHECKS[self.draft]
-        old = self.draft <= Draft.D7
+        old, noted = self.draft <= Draft.D7, _NOTED
         seen: set[int] = set()
+        combining: list[dict[str, Any]] = []
         queue: Queue = [root]
         while queue:
             at = queue.pop()
@@ -74,22 +75,24 @@ class _Glance:
             if id(at) in seen:
                 continue
             seen.add(id(at))
-            if "$ref" in at:
-                found = resolve(root, at["$ref"])
-                if found is _NOWHERE:
+            if not noted.isdisjoint(at):
+                if "$ref" in at:
+                    found = resolve(root, at["$ref"])
+                    if found is _NOWHERE:
+                        return False
+                    queue.append(found)
+                    self.chains[id(at)] = [found]
+                    if old:
+                        continue
+                if "multipleOf" in at and not _BOUNDS.isdisjoint(at):  # decided by a search
                     return False
-                queue.append(found)
-                self.chains[id(at)] = [found]
-                if old:
-                    continue
+                combining.append(at)
             for keyword, value in at.items():
                 check = checks.get(keyword)
                 if check is not None and not check(value, queue) and not (at is root and keyword in _NAMES):
                     return False
-            if not _COMBINING.isdisjoint(at):
-                self._combine(at)
-            if "multipleOf" in at and not _BOUNDS.isdisjoint(at):  # decided by a search
-                return False
+        for at in combining:
+            self._combine(at)
         return self._has_no_circle() and self._negates_little()
 
     def _combine(self, at: dict[str, Any]) -> None:
@@ -101,7 +104,7 @@ class _Glance:
         if chained:
             self.chains[id(at)] = self.chains.get(id(at), []) + chained
         for keyword in ("not", "if"):
-            if keyword in at:
+            if keyword in at and keyword in _CHECKS[self.draft]:
                 self.negated.append(at[keyword])
 
     def _has_no_circle(self) -> bool:
@@ -137,6 +140,8 @@ class _Glance:
             seen.add(id(at))
             if "$ref" in at:
                 queue.append(resolve(self.root, at["$ref"]))
+                if self.draft <= Draft.D7:
+                    continue
             for keyword, value in at.items():
                 check = _CHECKS[self.draft].get(keyword)
                 if check is not None:
@@ -269,7 +274,7 @@ def _reference(value: Any, queue: Queue) -> bool:
 
 _NAMES = frozenset(("$schema", "$id", "id"))
 """They begin a resource where they stand below the root."""
-_COMBINING = frozenset(("allOf", "oneOf", "not", "if"))
+_NOTED = frozenset(("$ref", "allOf", "oneOf", "not", "if", "multipleOf"))
 
 _KEYWORDS: dict[str, Check] = {
     "type": _type,

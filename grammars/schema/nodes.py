@@ -191,6 +191,8 @@ class Node:
             only = self.places[0] if len(self.places) == 1 else None
             if only is not None and (only.document.has_values(only) or _plainly_satisfiable(only.rules)):
                 self._sat = True
+            elif any(place.contents is False for place in self.places):
+                self._sat = False
             else:
                 _decide(self)
         assert self._sat is not None

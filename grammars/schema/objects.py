@@ -428,10 +428,12 @@ def _values(cell: Cell, frame: ObjectFrame, groups: tuple[tuple[Node, int], ...]
 def plans_of(forest: Forest, cases: list[ObjectCase]) -> tuple[ObjectPlan, ...]:
     """As few plans as possible. In a fixed order cases can share a plan when their orders agree, and no key
     that one declares is a free one of another (it would have another place there)."""
+    if len(cases) == 1:
+        return (ObjectPlan(forest, cases, cases[0].keys),)
     named = dict.fromkeys(key for case in cases for key in case.keys)
     groups: list[_Group] = []
     for case in cases:
-        free = frozenset() if forest.style.any_order or len(cases) == 1 else _free(case, named)
+        free = frozenset() if forest.style.any_order else _free(case, named)
         for group in groups:
             if not case.wishes and not group.members[0].wishes and (forest.style.any_order or group.takes(case, free)):
                 group.add(case, free)

@@ -102,6 +102,16 @@ def test_malformed_schemas_are_left_to_the_full_look(schema: Any) -> None:
         json_schema.machine(schema)
 
 
+@pytest.mark.parametrize("draft, schema", [
+    ("4", {"if": {"patternProperties": 5}, "const": 1, "$id": 1}),
+    ("7", {"not": {"$ref": "#/definitions/a", "patternProperties": 5, "oneOf": 1}, "definitions": {"a": False}}),
+    ("6", {"then": 1, "unevaluatedItems": 1, "prefixItems": 1, "dependentRequired": 1, "$anchor": 1}),
+], ids=repr)  # fmt: skip
+def test_what_counts_in_no_way_may_have_any_shape(draft: str, schema: Any) -> None:
+    assert is_usable(schema, draft_named(draft))
+    json_schema.machine(schema, draft=draft)
+
+
 EMPTY = [
     False,
     {"type": "object", "required": ["a"], "properties": {"a": False}},
