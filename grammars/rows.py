@@ -7,8 +7,8 @@ number for a position; the table here is bounded in bytes, least recently made r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import count
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ class Row:
         tokens: the legal ids, ascending, int32, where they are few; else None.
     """
 
-    __slots__ = ("_data", "_size", "_words", "id", "tokens")
+    __slots__ = ("_data", "_size", "_words", "address", "id", "tokens")
     _ids = count()
 
     def __init__(self, size: int, words: NDArray[np.uint32] | None, tokens: NDArray[np.int32] | None = None) -> None:
@@ -42,6 +42,10 @@ class Row:
         if words is not None:
             words.flags.writeable = False
         self._data: memoryview | None = None
+        self.address = 0
+        """Of ``words`` in memory, as long as the row lives; 0 while there are none."""
+        if words is not None:
+            self.address = words.ctypes.data
 
     @property
     def words(self) -> NDArray[np.uint32]:
@@ -52,6 +56,7 @@ class Row:
             walk.set_bits(made, self.tokens)
             made.flags.writeable = False
             self._words = made
+            self.address = made.ctypes.data
         return self._words
 
     def write(self, target: Target) -> None:
@@ -146,6 +151,35 @@ class Rows:
         return made
 
 
+def write_rows(rows: Sequence[Row], target: NDArray[np.uint32]) -> None:
+    """Write mask rows into ``target``, uint32 [len(rows), words], in one call that lets other threads run."""
+    addresses = np.array([row.address for row in rows], dtype=np.int64)
+    few = [row.tokens for row in rows if not row.address and row.tokens is not None]
+    sizes = [0 if row.address or row.tokens is None else len(row.tokens) for row in rows]
+    offsets = np.array([*accumulate(sizes, initial=0)], dtype=np.int32)
+    walk.fill_rows(addresses, np.concatenate(few) if few else _NONE, offsets, target)
+
+
+_NONE = np.zeros(0, dtype=np.int32)
+
+
+def as_words(rows: Any, shape: tuple[int, ...]) -> NDArray[np.uint32]:
+    """The caller's mask rows, uint32, as numpy sees them. Raises GrammarError for a wrong shape or type."""
+    array = rows if isinstance(rows, np.ndarray) else None
+    if array is None and hasattr(rows, "numpy"):
+        array = rows.numpy()
+    if array is None or array.dtype not in _TYPES or array.shape != shape:
+        given = f"{getattr(rows, 'dtype', type(rows).__name__)} {tuple(getattr(rows, 'shape', ()))}"
+        what = "a mask row" if len(shape) == 1 else "rows of masks"
+        raise GrammarError(
+            f"{what} must be a uint32 or int32 array (numpy, or torch on the CPU) of shape {shape}; got {given}"
+        )
+    if not array.flags.c_contiguous:
+        raise GrammarError("a mask row must be contiguous; give a row of an array, not a column")
+    made: NDArray[np.uint32] = array.view(np.uint32)
+    return made
+
+
 class Target(NamedTuple):
     """A caller's mask row.
 
@@ -162,18 +196,8 @@ class Target(NamedTuple):
     @classmethod
     def of(cls, row: Any, words: int) -> Target:
         """Raises GrammarError for a wrong shape or type."""
-        array = row if isinstance(row, np.ndarray) else None
-        if array is None and hasattr(row, "numpy"):
-            array = row.numpy()
-        if array is None or array.dtype not in _TYPES or array.shape != (words,):
-            given = f"{getattr(row, 'dtype', type(row).__name__)} {tuple(getattr(row, 'shape', ()))}"
-            raise GrammarError(
-                f"a mask row must be a uint32 or int32 array (numpy, or torch on the CPU) of shape ({words},); "
-                f"got {given}"
-            )
-        if not array.flags.c_contiguous:
-            raise GrammarError("a mask row must be contiguous; give a row of an array, not a column")
-        return cls(row, array.view(np.uint32), memoryview(array).cast("B"))  # type: ignore[arg-type]
+        array = as_words(row, (words,))
+        return cls(row, array, memoryview(array).cast("B"))  # type: ignore[arg-type]
 
 
 _TYPES = (np.dtype(np.uint32), np.dtype(np.int32))

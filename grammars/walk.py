@@ -12,9 +12,10 @@ import threading
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import carray, njit  # type: ignore[attr-defined]
 from numba.core import types
 from numba.core.types import Array, int32, int64, uint8, uint32
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from structgen.grammars.residual import DEAD, ENDS, LIVE, MISS
@@ -27,6 +28,7 @@ _i32 = Array(int32, 1, "C")
 _i64 = Array(int64, 1, "C")
 _u32 = Array(uint32, 1, "C")
 _u32_const = Array(uint32, 1, "C", readonly=True)
+_u32_rows = Array(uint32, 2, "C")
 _delta = Array(int32, 2, "C")
 
 _ENDS = ENDS
@@ -644,6 +646,39 @@ def equal(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> bool:
         if a[i] != b[i]:
             return False
     return True
+
+
+@intrinsic
+def _pointer(typing_context: Any, address: Any) -> Any:
+    """The pointer to an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(address), generate
+
+
+@njit(int64(_i64, _i32, _i32, _u32_rows), cache=True, nogil=True)
+def fill_rows(
+    addresses: NDArray[np.int64],
+    tokens: NDArray[np.int32],
+    offsets: NDArray[np.int32],
+    rows: NDArray[np.uint32],
+) -> int:
+    """Fill the mask rows [n, words]: row i is a copy of the words at ``addresses[i]``, or, where that is 0, the bits of
+    ``tokens[offsets[i]:offsets[i + 1]]``."""
+    words = rows.shape[1]
+    for i in range(len(addresses)):
+        if addresses[i]:
+            source = carray(_pointer(addresses[i]), (words,), np.uint32)  # type: ignore[call-arg]
+            for k in range(words):
+                rows[i, k] = source[k]
+        else:
+            for k in range(words):
+                rows[i, k] = 0
+            for k in range(offsets[i], offsets[i + 1]):
+                rows[i, tokens[k] >> 5] |= np.uint32(1) << np.uint32(tokens[k] & 31)
+    return 0
 
 
 _timer.cancel()
