@@ -21,8 +21,7 @@ from structgen.grammars import distance, walk
 from structgen.grammars import machine as m
 from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
 from structgen.grammars.residual import COMPLETE, LOCK, Checked, FreshKey, Recorded, Residual, State
-from structgen.grammars.rows import Row, Rows, Target
-from structgen.grammars.split import may_be_taken
+from structgen.grammars.rows import Row, Rows, Target, as_words, write_rows
 from structgen.grammars.trie import Part, Trie, joined, row_ids
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class _Tables:
 
     def __init__(self, vocab: Vocabulary) -> None:
         self.words = (vocab.size + 31) // 32
-        self.trie = Trie.of_tokens(vocab.tokens, self.words)
+        self.trie = Trie.of_tokens(vocab.tokens, self.words, vocab.fingerprint)
         end = np.zeros(self.words, dtype=np.uint32)
         walk.set_bits(end, np.array(vocab.eos_token_ids, dtype=np.int32))
         self.rows = Rows(self.words, end)
@@ -187,12 +186,12 @@ class CompiledGrammar:
         """What of all tokens a thread accepts. Remembered without the text that a residual has read, where that does
         not matter: free keys and recorded values are all different."""
         residual, cell = thread
-        while isinstance(residual, Recorded) or (isinstance(residual, FreshKey) and not may_be_taken(residual)):
+        trie = self._tables.trie
+        while isinstance(residual, Recorded) or (isinstance(residual, FreshKey) and not residual.clashes(trie)):
             residual = residual.inner
         known = self._by_thread.get((residual, cell))
         if known is not None:
             return known
-        trie = self._tables.trie
         split = residual.split(trie)
         inners = [self._summary(end.rest, cell, end.outcome) for end in split.ends]
         if not cell.is_bottom:
@@ -327,6 +326,12 @@ class Matcher:
                 compiled._tables.target = target
         mask.write(target)
 
+    @property
+    def row(self) -> Row:
+        """The mask of the next token as a row with an id: equal masks of all grammars of a vocabulary have one id, so
+        that a device can keep a table of rows and be sent numbers. Rows of few tokens have them as a list."""
+        return self._config.row or self._compiled.row(self._config)
+
     def allows(self, token_id: int) -> bool:
         """Whether ``accept(token_id)`` would succeed."""
         return self._compiled.successor(self._config, token_id) is not None
@@ -444,8 +449,22 @@ def _forced(threads: Sequence[Thread], limit: int) -> bytes:
 
 
 def fill_bitmasks(matchers: Sequence[Matcher], rows: Any) -> None:
-    """``fill_bitmask`` for a batch: ``rows`` is [len(matchers), ceil(vocab.size / 32)], uint32 or int32."""
+    """``fill_bitmask`` for a batch in one call: row i of ``rows`` is for ``matchers[i]``, the others stay as they are.
+    The rows are written without the interpreter's lock, so that other threads go on meanwhile.
+
+    Args:
+        matchers: of one vocabulary.
+        rows: [at least len(matchers), ceil(vocab.size / 32)], uint32 or int32, numpy or torch (CPU).
+
+    Raises:
+        GrammarError: too few rows, another shape or type, or matchers of different vocabularies.
+    """
+    if not matchers:
+        return
     if len(matchers) > len(rows):
         raise GrammarError(f"{len(matchers)} matchers need as many rows; got {len(rows)}")
-    for matcher, row in zip(matchers, rows, strict=False):
-        matcher.fill_bitmask(row)
+    words = matchers[0].compiled.words
+    if any(matcher.compiled.words != words for matcher in matchers):
+        raise GrammarError("the matchers of a batch must be of one vocabulary; their mask rows differ in length")
+    target = as_words(rows, (len(rows), words))
+    write_rows([matcher.row for matcher in matchers], target[: len(matchers)])

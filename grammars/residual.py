@@ -504,6 +504,13 @@ class FreshKey(Residual):
         made = FreshKey(inner, self.taken, self.decode, self.text + bytes([byte]))
         return made if made.outcomes or made.live else None
 
+    def clashes(self, trie: Trie) -> bool:
+        """Whether a suffix of ``trie`` may complete a key that is taken. If not, ``inner`` tells all there is to
+        know."""
+        from structgen.grammars.split import closes
+
+        return bool(self.taken) and closes(self.taken, self.text, trie)
+
     def split(self, trie: Trie) -> Split:
         from structgen.grammars.split import split_fresh_key
 

@@ -37,12 +37,15 @@ from structgen.grammars.expr import (
     Switch,
     WordNode,
     Words,
+    byte_set,
     is_code,
+    literal,
     out,
     rep,
     seq,
+    words,
 )
-from structgen.grammars.residual import LOCK, Checked, FreshKey, State
+from structgen.grammars.residual import LOCK, Checked, FreshKey, State, state
 from structgen.grammars.trie import ANY_FIRST, Part, Trie, joined
 
 MAX_PARTS = 24  # of an alternative that is taken apart
@@ -407,7 +410,7 @@ def _counted(state: State, head: Rep, tail: Literal, trie: Trie) -> Split | None
 def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
     """``split`` for a key that must be new: the answer of its own expression, less the tokens that would complete a
     key already taken."""
-    if not residual.taken or not may_be_taken(residual):
+    if not residual.clashes(trie):
         return residual.inner.split(trie)
     found = walked(residual.inner, trie)
     banned = _banned(residual, trie, found)
@@ -418,14 +421,28 @@ def split_fresh_key(residual: FreshKey, trie: Trie) -> Split:
     return _kept(found.stay, kept, trie)
 
 
-def may_be_taken(residual: FreshKey) -> bool:
-    """Whether a taken key begins as the text does. Told at a glance only where it holds no escape."""
-    text = residual.text
-    opened = text.find(b'"') + 1
-    if not opened or b"\\" in text:
+def closes(texts: Iterable[str], begun: bytes, trie: Trie) -> bool:
+    """Whether a suffix of ``trie`` goes through the closing quote of a JSON string that is one of ``texts``, where
+    ``begun`` has been read (blanks first). When in doubt, True."""
+    opened = begun.find(b'"') + 1
+    if not opened:
+        return not _whole_strings(trie).isdisjoint(texts)
+    if b"\\" in begun:
         return True
-    begun = text[opened:].decode("utf-8", "ignore")  # the bytes of half a character say nothing yet
-    return any(key.startswith(begun) for key in residual.taken)
+    known = begun[opened:].decode("utf-8", "ignore")
+    left = {text[len(known) :]: 0 for text in texts if text.startswith(known)}
+    if not left or begun[-1] >= 0x80:  # perhaps amid a character
+        return bool(left)
+    rest = words(left, JSON_ANY, b'"')
+    return bool(_walk_words(rest, trie).nodes) if isinstance(rest, Words) else trie.child(trie.root, 0x22) >= 0
+
+
+@lru_cache(maxsize=256)
+def _whole_strings(trie: Trie) -> frozenset[str]:
+    """The JSON strings that begin and end, behind blanks, in a suffix of ``trie``."""
+    string = state(seq(rep(byte_set(b" \t\n\r")), literal(b'"'), JSON_ANY.any_text, literal(b'"')))
+    assert string is not None
+    return frozenset(json.loads(trie.path(node)) for where, _ in walked(string, trie).nodes for node in where.tolist())
 
 
 def _kept(stay: Part | None, nodes: Iterable[tuple[NDArray[np.int32], int]], trie: Trie) -> Split:

@@ -82,7 +82,8 @@ def _raw_turns(expr: Rep) -> int:
     lengths = min(hi - lo + 1, MANY)  # one string of the body, more or less often
     if body == 1 or not is_code(expr.body):
         return max(lengths, body if lo <= 1 else 0)
-    return min(sum(body**turns for turns in range(max(lo, hi - 20), hi + 1)), MANY)
+    found: int = sum(body**turns for turns in range(max(lo, hi - 20), hi + 1))
+    return min(found, MANY)
 
 
 def _raw_rest(expr: And) -> int:
