@@ -8,12 +8,11 @@ tokens.
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 from numba import carray, njit  # type: ignore[attr-defined]
-from numba.core import types
+from numba.core import event, types
 from numba.core.types import Array, int32, int64, uint8, uint32
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -37,13 +36,22 @@ _MISS = MISS
 _DEAD = DEAD
 
 
-def _note() -> None:
-    print("structgen: compiling the mask kernels, once for this installation ...", file=sys.stderr, flush=True)
+class _Notice(event.Listener):  # type: ignore[misc]
+    """Says why the import takes so long, when it does: nothing is compiled where the cache on disk has all kernels."""
+
+    given = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.given:
+            self.given = True
+            print("structgen: compiling the mask kernels, once for this installation ...", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        pass
 
 
-_timer = threading.Timer(2.0, _note)
-_timer.daemon = True
-_timer.start()
+_notice = _Notice()
+event.register("numba:compile", _notice)  # type: ignore[no-untyped-call]
 
 
 @njit(_i32(_u8, _i64, _u8, _i32, _i32), cache=True, nogil=True)
@@ -681,4 +689,4 @@ def fill_rows(
     return 0
 
 
-_timer.cancel()
+event.unregister("numba:compile", _notice)  # type: ignore[no-untyped-call]
