@@ -7,12 +7,15 @@ nothing about other schemas: those are looked at in full (``json_schema``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
+from structgen.errors import GrammarError
 from structgen.grammars import formats
+from structgen.grammars.encoding import JSON_ANY
 from structgen.grammars.plain_pattern import is_plain
 from structgen.grammars.schema.arrays import MAX_CONTAINS
 from structgen.grammars.schema.cases import MAX_WISHES
@@ -31,6 +34,7 @@ from structgen.grammars.schema.keywords import (
     STRING,
     TYPES,
 )
+from structgen.grammars.schema.scalars import pattern_expr
 
 MAX_NEGATED = 100
 """So many subschemas may be negated at once; the rewriting calls itself."""
@@ -59,6 +63,8 @@ class _Glance:
         self.chains: dict[int, list[Any]] = {}
         """id of a subschema -> what it means by reference and ``allOf`` alone."""
         self.negated: Queue = []
+        self.named = False
+        """Some subschema begins a resource of its own."""
 
     def is_usable(self) -> bool:
         root, checks = self.root, _CHECKS[self.draft]
@@ -86,14 +92,28 @@ class _Glance:
                         continue
                 if "multipleOf" in at and not _BOUNDS.isdisjoint(at):  # decided by a search
                     return False
+                if at is not root and not self._is_named_harmlessly(at):
+                    return False
                 combining.append(at)
             for keyword, value in at.items():
                 check = checks.get(keyword)
-                if check is not None and not check(value, queue) and not (at is root and keyword in _NAMES):
+                if check is not None and not check(value, queue):
                     return False
+        if self.named and self.chains:  # which hold references alone so far
+            return False
         for at in combining:
             self._combine(at)
         return self._has_no_circle() and self._negates_little()
+
+    def _is_named_harmlessly(self, at: dict[str, Any]) -> bool:
+        """Whether ``at`` begins no resource, or one that only references would notice."""
+        if "$schema" in at and ("$id" in at or "id" in at):
+            return False
+        name = at.get("id" if self.draft == Draft.D4 else "$id")
+        if type(name) is not str or name.startswith("#"):
+            return True
+        self.named = True
+        return _PLAIN_NAME.fullmatch(name) is not None
 
     def _combine(self, at: dict[str, Any]) -> None:
         """Note what ``at`` means by ``allOf``, and what of it may be negated."""
@@ -146,6 +166,8 @@ class _Glance:
                 check = _CHECKS[self.draft].get(keyword)
                 if check is not None:
                     check(value, queue)
+            if any(type(each) is dict or type(each) is list for each in (*at.get("enum", ()), at.get("const"))):
+                return False
             items += "items" in at or "additionalItems" in at
             keys += bool(at.get("additionalProperties")) + ("propertyNames" in at)
             keys += len(at.get("patternProperties", ()))
@@ -196,7 +218,7 @@ def _table(value: Any, queue: Queue) -> bool:
 
 
 def _patterns(value: Any, queue: Queue) -> bool:
-    return _table(value, queue) and all(map(is_plain, value))
+    return _table(value, queue) and all(map(_is_read, value))
 
 
 def _items(value: Any, queue: Queue) -> bool:
@@ -228,13 +250,22 @@ def _type(value: Any, queue: Queue) -> bool:
     return type(value) is list and bool(value) and all(type(each) is str and each in TYPES for each in value)
 
 
-def _scalars(value: Any, queue: Queue) -> bool:
-    """Numbers of a usual size, texts, null, true and false."""
-    return type(value) is list and all(map(_scalar, value))
+def _values(value: Any, queue: Queue) -> bool:
+    """A few arrays and objects, and any number of scalars."""
+    return type(value) is list and sum(type(each) is dict or type(each) is list for each in value) < 100 and all(
+        map(_value, value)
+    )
 
 
-def _scalar(value: Any, queue: Queue | None = None) -> bool:
-    return type(value) is str or type(value) is bool or value is None or _number(value)
+def _value(value: Any, queue: Queue | None = None, depth: int = 8) -> bool:
+    """Numbers of a usual size, texts, null, true, false, and arrays and objects of them."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is not dict and kind is not list:
+        return _number(value)
+    inside = value.values() if kind is dict else value
+    return depth > 0 and all(_value(each, None, depth - 1) for each in inside)
 
 
 def _number(value: Any, queue: Queue | None = None) -> bool:
@@ -257,7 +288,17 @@ def _true_or_false(value: Any, queue: Queue) -> bool:
 
 
 def _pattern(value: Any, queue: Queue) -> bool:
-    return type(value) is str and is_plain(value)
+    return type(value) is str and _is_read(value)
+
+
+def _is_read(pattern: str) -> bool:
+    if is_plain(pattern):
+        return True
+    try:
+        pattern_expr(pattern, JSON_ANY)
+    except GrammarError:
+        return False
+    return True
 
 
 def _text(value: Any, queue: Queue) -> bool:
@@ -272,14 +313,14 @@ def _reference(value: Any, queue: Queue) -> bool:
     return True  # followed by ``_Glance`` itself
 
 
-_NAMES = frozenset(("$schema", "$id", "id"))
-"""They begin a resource where they stand below the root."""
-_NOTED = frozenset(("$ref", "allOf", "oneOf", "not", "if", "multipleOf"))
+_NOTED = frozenset(("$ref", "allOf", "oneOf", "not", "if", "multipleOf", "$id", "id"))
+_PLAIN_NAME = re.compile(r"[\w:/.#~%&=+,;@*!?-]*", re.ASCII)
+"""URI references that are surely well-formed."""
 
 _KEYWORDS: dict[str, Check] = {
     "type": _type,
-    "enum": _scalars,
-    "const": _scalar,
+    "enum": _values,
+    "const": _value,
     "minLength": _count,
     "maxLength": _count,
     "pattern": _pattern,
@@ -321,7 +362,7 @@ def _checks(draft: Draft) -> dict[str, Check]:
         for keyword, (_, (first, last)) in READERS.items()
         if first <= draft <= last
     }
-    made |= {"format": _text, "$schema": _unsure, "id" if draft == Draft.D4 else "$id": _unsure}
+    made["format"] = _text
     if draft == Draft.D4:
         made |= dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _true_or_false)
     if draft == Draft.D2020:
@@ -444,7 +485,7 @@ def _fits(value: Any, types: int) -> bool:
 
 def _has_strings(at: dict[str, Any]) -> bool:
     if "pattern" in at or at.get("format") in formats.FORMATS:
-        alone = not ("pattern" in at and "format" in at)  # of which each has texts
+        alone = not ("pattern" in at and "format" in at) and is_plain(at.get("pattern", ""))
         return alone and "minLength" not in at and "maxLength" not in at
     return bool(at.get("minLength", 0) <= at.get("maxLength", _LARGE))
 
@@ -465,5 +506,5 @@ def _has_numbers(at: dict[str, Any], types: int, draft: Draft) -> bool:
 
 _ON_KEYS = frozenset(("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas"))
 _SIMPLE = frozenset(_KEYWORDS) - {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$ref"}
-_DEMANDING = {draft: frozenset(checks) - {"$schema", "$id", "id"} for draft, checks in _CHECKS.items()}
+_DEMANDING = {draft: frozenset(checks) for draft, checks in _CHECKS.items()}
 _TYPE_ALONE = ["type"]

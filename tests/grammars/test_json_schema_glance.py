@@ -102,7 +102,7 @@ def test_malformed_schemas_are_left_to_the_full_look(schema: Any) -> None:
         json_schema.machine(schema)
 
 
-@pytest.mark.parametrize("draft, schema", [
+@pytest.mark.parametrize(("draft", "schema"), [
     ("4", {"if": {"patternProperties": 5}, "const": 1, "$id": 1}),
     ("7", {"not": {"$ref": "#/definitions/a", "patternProperties": 5, "oneOf": 1}, "definitions": {"a": False}}),
     ("6", {"then": 1, "unevaluatedItems": 1, "prefixItems": 1, "dependentRequired": 1, "$anchor": 1}),
@@ -110,6 +110,38 @@ def test_malformed_schemas_are_left_to_the_full_look(schema: Any) -> None:
 def test_what_counts_in_no_way_may_have_any_shape(draft: str, schema: Any) -> None:
     assert is_usable(schema, draft_named(draft))
     json_schema.machine(schema, draft=draft)
+
+
+NAMES = [
+    (True, {"properties": {"a": {"$id": "http://example.com/a", "type": "null"}}}),
+    (True, {"$id": "http://example.com/", "properties": {"a": {"$ref": "#"}}}),
+    (True, {"properties": {"a": {"$id": "#a"}, "b": {"$ref": "#/properties/c"}, "c": {}}}),
+    (True, {"properties": {"$id": {"type": "string"}, "a": {"$schema": "https://example.com/", "type": "null"}}}),
+    (False, {"properties": {"a": {"$id": "http://example.com/a"}, "b": {"$ref": "#/properties/a"}}}),
+    (False, {"properties": {"a": {"$id": "http://[", "type": "null"}}}),
+    (False, {"items": {"$id": "x", "$schema": "http://json-schema.org/draft-04/schema#", "const": 1}}),
+    (False, {"items": {"id": "x", "$schema": "http://json-schema.org/draft-04/schema#", "const": 1}}),
+]
+
+
+@pytest.mark.parametrize(("usable", "schema"), NAMES, ids=repr)
+def test_resources_inside_are_left_to_the_full_look_where_they_matter(usable: bool, schema: Any) -> None:
+    assert is_usable(schema, draft_named("2020-12")) is usable
+
+
+VALUES = [
+    (True, {"enum": [[1, {"a": None}], {}]}),
+    (True, {"const": {"a": [1.5]}}),
+    (False, {"enum": [{}] * 101}),
+    (False, {"const": [10**400]}),
+    (False, {"not": {"const": [1]}}),
+    (False, {"oneOf": [{"enum": [{}]}, {"enum": [1, []]}]}),
+]
+
+
+@pytest.mark.parametrize(("usable", "schema"), VALUES, ids=lambda each: str(each)[:40])
+def test_values_that_are_arrays_and_objects(usable: bool, schema: Any) -> None:
+    assert is_usable(schema, draft_named("2020-12")) is usable
 
 
 EMPTY = [

@@ -37,7 +37,7 @@ def test_an_equal_schema_is_the_same_grammar() -> None:
     assert Grammar.from_json_schema(text) is Grammar.from_json_schema("".join(list(text)))
 
 
-@pytest.mark.parametrize("one, other, text", [
+@pytest.mark.parametrize(("one", "other", "text"), [
     ({"const": 1}, {"const": True}, "true"),
     ({"const": 1}, {"const": "1"}, '"1"'),
     ({"enum": [0]}, {"enum": [False]}, "false"),
