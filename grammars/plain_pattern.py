@@ -41,3 +41,19 @@ def is_plain(pattern: str) -> bool:
     return all(int(lo) <= int(hi) for lo, hi in _COUNTS.findall(pattern)) and all(
         lo <= hi for inside in _CLASSES.findall(pattern) for lo, hi in _RANGES.findall(inside)
     )
+
+
+_NESTED = re.compile(r"\)[*+{]")
+_LOOPS = re.compile(r"[*+]|,\d*\}")
+_RESERVED = ("--", "&&", "||", "~~", "[[")
+
+
+@lru_cache(maxsize=1024)
+def quick(pattern: str) -> re.Pattern[str] | None:
+    """What says of short, printable ASCII texts whether ``pattern`` is found in them; None where that may differ, or
+    take long. On such texts the two dialects agree on plain patterns, save for what Python reserves in classes."""
+    if not is_plain(pattern) or _NESTED.search(pattern) or len(_LOOPS.findall(pattern)) > 3:
+        return None
+    if any(pair in pattern for pair in _RESERVED):
+        return None
+    return re.compile(pattern, re.ASCII)

@@ -51,6 +51,7 @@ class ObjectCase:
         self.keys = tuple(keys)
         self._nodes: dict[tuple[str, int], Node | None] = {}
         self._readings: dict[str, tuple[int, ...]] = {}
+        self._inputs: list[Node] | None = None
         self.fresh = self._make_fresh()
 
     def _make_wishes(self) -> tuple[SomeKey, ...]:
@@ -108,14 +109,19 @@ class ObjectCase:
 
     def takes(self, key: str, truth: Callable[[Node], bool]) -> bool:
         """Whether ``key`` may be there, given which nodes have values."""
-        if self._only is not None:
-            properties = self._only.properties
-            place = properties.get(key) if properties else None
-            place = self._only.additional if place is None else place
-            if (place is None or place.document.has_values(place)) and spellable(key):
-                return True
+        if self._takes_plainly(key):
+            return True
         node = self.node(key)
         return node is not None and truth(node)
+
+    def _takes_plainly(self, key: str) -> bool:
+        """Whether a glance shows that ``key`` may be there."""
+        if self._only is None:
+            return False
+        properties = self._only.properties
+        place = properties.get(key) if properties else None
+        place = self._only.additional if place is None else place
+        return (place is None or place.document.has_values(place)) and spellable(key)
 
     def readings(self, key: str) -> tuple[int, ...]:
         """The sets of wishes for which ``key`` may be counted, largest first."""
@@ -128,12 +134,17 @@ class ObjectCase:
 
     def inputs(self) -> list[Node]:
         """Nodes whose satisfiability decides that of the case."""
+        if self._inputs is None:
+            self._inputs = self._make_inputs()
+        return self._inputs
+
+    def _make_inputs(self) -> list[Node]:
         keys = self.keys if self.min_properties or self.dependents or self.wishes else tuple(self.required)
         found = [
             node
             for key in keys
             for met in ({0, *self.readings(key)} if self.wishes else (0,))
-            if (node := self.node(key, met)) is not None
+            if not (met == 0 and self._takes_plainly(key)) and (node := self.node(key, met)) is not None
         ]
         if self.min_properties > len(self.required) or self.wishes:
             found += self.fresh.inputs()

@@ -54,11 +54,25 @@ class Place:
 
     @property
     def rules(self) -> Rules:
-        if self._rules is None:
+        """What it demands; read from its contents, or written as the opposite of ``negated``, when first asked for."""
+        found = self._rules
+        if found is None:
+            if self.contents is None:
+                from structgen.grammars.schema.negation import opposite
+
+                return opposite(self)
             from structgen.grammars.schema.keywords import read
 
-            self._rules = read(self)
-        return self._rules
+            found = self._rules = read(self)
+        return found
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        self._rules = rules
+
+    @rules.deleter
+    def rules(self) -> None:
+        self._rules = None
 
     def __repr__(self) -> str:
         return f"Place({self.pointer})"
@@ -81,6 +95,8 @@ class Document:
         self._dynamic_places = 0
         self.values: Values | None = None
         """What a glance shows of values, if it shows that the schema can be used."""
+        self.written: set[Place] = set()
+        """Negations that are written out, and places made for them."""
         self.resources = Resources(contents, draft, registry)
         self.root = self.place(contents.schema, self.resources.root, "#", "")
 
@@ -131,8 +147,8 @@ class Document:
                 "resources with a $dynamicAnchor of their own"
             )
 
-    def made(self, rules: Rules, origin: Place) -> Place:
-        """A place that stands in no text: a rewriting of ``origin``."""
+    def made(self, rules: Rules | None, origin: Place) -> Place:
+        """A place that stands in no text: a rewriting of ``origin``. None: what it says is written later."""
         place = Place(self, None, origin.scope, origin, "", origin.dynamic)
         place._rules = rules
         return place

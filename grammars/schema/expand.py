@@ -14,7 +14,7 @@ from structgen.errors import GrammarTooComplex, UnsatisfiableGrammar, Unsupporte
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.keywords import ALL, OBJECT, Rules
 from structgen.grammars.schema.literals import accepts, identity
-from structgen.grammars.schema.negation import container_excluded, negation
+from structgen.grammars.schema.negation import container_excluded, negation, write_out
 
 T = TypeVar("T")
 
@@ -281,14 +281,17 @@ def groups(rules: Rules) -> list[Group]:
     """The groups of alternatives that ``rules`` demand one of."""
     if rules.groups is None:
         try:
-            rules.groups = _groups(rules)
+            made = _groups(rules)
+            if rules.place.document.values is None:  # else a glance has shown that they can be written
+                write_out(place for group in made for alternative in group for place in alternative)
+            rules.groups = made
         except (UnsupportedGrammar, GrammarTooComplex):
             if not rules.place.document.gates:
                 raise
             gate(rules.place, _COMBINATORS)
             rules.groups = [_flattened(group) for group in rules.any_of]
-    made: list[Group] = rules.groups
-    return made
+    found: list[Group] = rules.groups
+    return found
 
 
 def decisive(rules: Rules) -> list[Group]:
@@ -298,6 +301,7 @@ def decisive(rules: Rules) -> list[Group]:
     if rules.decisive is None:
         try:
             found = decisions(rules)
+            write_out(place for alternative in found or () for place in alternative)
         except (UnsupportedGrammar, GrammarTooComplex):
             if not rules.place.document.gates:
                 raise
@@ -585,4 +589,4 @@ def check_built(place: Place) -> None:
     decisive(rules)
     for contains in rules.contains:
         if contains.hi is not None:
-            negation(contains.place)
+            write_out([negation(contains.place)])

@@ -22,7 +22,6 @@ from structgen.grammars.schema.cases import MAX_WISHES
 from structgen.grammars.schema.dialects import Draft
 from structgen.grammars.schema.fresh import spellable
 from structgen.grammars.schema.keywords import (
-    ALL,
     ARRAY,
     BOOLEAN,
     FRACTION,
@@ -34,10 +33,9 @@ from structgen.grammars.schema.keywords import (
     STRING,
     TYPES,
 )
+from structgen.grammars.schema.locations import Locations, overlapping, types_of
 from structgen.grammars.schema.scalars import pattern_expr
 
-MAX_NEGATED = 100
-"""So many subschemas may be negated at once; the rewriting calls itself."""
 MAX_REQUIRED_DEPTH = 30
 _LARGE = 10**300
 _EXACT = 2.0**52
@@ -62,6 +60,8 @@ class _Glance:
         self.draft = draft
         self.chains: dict[int, list[Any]] = {}
         """id of a subschema -> what it means by reference and ``allOf`` alone."""
+        self.targets: dict[str, Any] = {}
+        """What each reference leads to."""
         self.negated: Queue = []
         self.named = False
         """Some subschema begins a resource of its own."""
@@ -86,11 +86,12 @@ class _Glance:
                     found = resolve(root, at["$ref"])
                     if found is _NOWHERE:
                         return False
+                    self.targets[at["$ref"]] = found
                     queue.append(found)
                     self.chains[id(at)] = [found]
                     if old:
                         continue
-                if "multipleOf" in at and not _BOUNDS.isdisjoint(at):  # decided by a search
+                if "multipleOf" in at and not _BOUNDS.isdisjoint(at) and not _is_short_search(at):
                     return False
                 if at is not root and not self._is_named_harmlessly(at):
                     return False
@@ -119,7 +120,7 @@ class _Glance:
         """Note what ``at`` means by ``allOf``, and what of it may be negated."""
         branches = at.get("oneOf", ())
         if len(branches) > 1:
-            self.negated += branches
+            self.negated += (branches[i] for i in overlapping(branches, self.targets))
         chained = [*at.get("allOf", ()), *(branches if len(branches) == 1 else ())]
         if chained:
             self.chains[id(at)] = self.chains.get(id(at), []) + chained
@@ -148,9 +149,8 @@ class _Glance:
         return True
 
     def _negates_little(self) -> bool:
-        """Whether what may be negated is small: the opposites of some keywords count against limits."""
-        if not self.negated:
-            return True
+        """Whether what may be negated meets no limit: the opposites of some keywords are counted."""
+        checks = _CHECKS[self.draft]
         seen: set[int] = set()
         queue, items, keys = self.negated, 0, 0
         while queue:
@@ -159,11 +159,11 @@ class _Glance:
                 continue
             seen.add(id(at))
             if "$ref" in at:
-                queue.append(resolve(self.root, at["$ref"]))
+                queue.append(self.targets[at["$ref"]])
                 if self.draft <= Draft.D7:
                     continue
             for keyword, value in at.items():
-                check = _CHECKS[self.draft].get(keyword)
+                check = checks.get(keyword)
                 if check is not None:
                     check(value, queue)
             if any(type(each) is dict or type(each) is list for each in (*at.get("enum", ()), at.get("const"))):
@@ -171,7 +171,9 @@ class _Glance:
             items += "items" in at or "additionalItems" in at
             keys += bool(at.get("additionalProperties")) + ("propertyNames" in at)
             keys += len(at.get("patternProperties", ()))
-        return len(seen) <= MAX_NEGATED and items <= MAX_CONTAINS and keys <= MAX_WISHES
+        if items <= MAX_CONTAINS and keys <= MAX_WISHES:
+            return True
+        return Locations(self.root, self.draft, self.targets, checks).negate_little()
 
 
 def resolve(root: Any, reference: Any) -> Any:
@@ -376,6 +378,15 @@ _CHECKS = {draft: _checks(draft) for draft in Draft}
 _BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
 
 
+def _is_short_search(at: dict[str, Any]) -> bool:
+    """Whether a step and bounds are so small that they are surely decided together within the limits."""
+    step = at["multipleOf"]
+    if type(step) is not int and step not in (0.1, 0.01, 0.001):
+        return False
+    bounds = [at[keyword] for keyword in _BOUNDS.intersection(at)]
+    return step <= 100 and all(type(each) is bool or (type(each) is int and abs(each) <= 10**6) for each in bounds)
+
+
 # -- values
 
 
@@ -415,7 +426,7 @@ class Values:
             return demands[0] == "oneOf" and self._one_alone(branches, fuel)
         if not _SIMPLE.issuperset(demands):
             return False
-        types = _types_of(at)
+        types = types_of(at)
         if "enum" in at or "const" in at:
             values = at["enum"] if "enum" in at else [at["const"]]
             return len(demands) == 1 + ("type" in at) and any(_fits(value, types) for value in values)
@@ -428,15 +439,10 @@ class Values:
         )
 
     def _one_alone(self, branches: list[Any], fuel: int) -> bool:
-        """Whether a branch has values, and no other has any of its types."""
-        types = [_types_of(each) for each in branches]
-        for i, each in enumerate(branches):
-            others = 0
-            for j, more in enumerate(types):
-                others |= 0 if i == j else more
-            if not types[i] & others and self.satisfy(each, fuel):
-                return True
-        return False
+        """Whether a branch has values, and excludes all others."""
+        targets = {each["$ref"]: resolve(self.root, each["$ref"]) for each in branches if _is_reference(each)}
+        met = overlapping(branches, targets)
+        return any(i not in met and self.satisfy(each, fuel) for i, each in enumerate(branches))
 
     def _has_arrays(self, at: dict[str, Any], fuel: int) -> bool:
         least = at.get("minItems", 0)
@@ -460,18 +466,8 @@ class Values:
         return least <= len(set(required)) or additional is True or additional == {}
 
 
-def _types_of(at: Any) -> int:
-    if type(at) is not dict:
-        return ALL if at else 0
-    names = at.get("type")
-    if names is None:
-        return ALL
-    if type(names) is str:
-        return TYPES[names]
-    found = 0
-    for name in names:
-        found |= TYPES[name]
-    return found
+def _is_reference(contents: Any) -> bool:
+    return type(contents) is dict and "$ref" in contents
 
 
 def _fits(value: Any, types: int) -> bool:
@@ -492,7 +488,7 @@ def _has_strings(at: dict[str, Any]) -> bool:
 
 def _has_numbers(at: dict[str, Any], types: int, draft: Draft) -> bool:
     if "multipleOf" in at:
-        return types & NUMBER != FRACTION and _BOUNDS.isdisjoint(at)
+        return types & NUMBER != FRACTION and (_BOUNDS.isdisjoint(at) or _has_multiple(at))
     lo, hi = at.get("minimum"), at.get("maximum")
     if draft > Draft.D4:
         low, high = at.get("exclusiveMinimum"), at.get("exclusiveMaximum")
@@ -502,6 +498,14 @@ def _has_numbers(at: dict[str, Any], types: int, draft: Draft) -> bool:
         return True
     low, high = float(lo), float(hi)
     return low > -_EXACT and high < _EXACT and high - low >= 2  # an integer lies between
+
+
+def _has_multiple(at: dict[str, Any]) -> bool:
+    """Whether a multiple of a whole step lies between whole bounds, themselves allowed."""
+    lo, hi, step = at.get("minimum", 0), at.get("maximum", 10**6), at["multipleOf"]
+    if "exclusiveMinimum" in at or "exclusiveMaximum" in at or not type(lo) is type(hi) is type(step) is int:
+        return False
+    return bool(-(-lo // step) * step <= hi)
 
 
 _ON_KEYS = frozenset(("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas"))

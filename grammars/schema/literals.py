@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from structgen.errors import GrammarError
-from structgen.grammars import formats
+from structgen.grammars import formats, plain_pattern
 from structgen.grammars.encoding import UTF8
 from structgen.grammars.expr import matches
 from structgen.grammars.schema.document import Place
@@ -154,6 +154,9 @@ def _identities(rules: Rules) -> frozenset[Hashable]:
 
 def text_matches(pattern: str, text: str) -> bool:
     """Whether an ECMA pattern is found in ``text``."""
+    quick = plain_pattern.quick(pattern) if text.isascii() and text.isprintable() and len(text) < 200 else None
+    if quick is not None:
+        return quick.search(text) is not None
     try:
         return matches(pattern_expr(pattern, UTF8), text.encode())
     except UnicodeEncodeError:

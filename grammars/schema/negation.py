@@ -7,7 +7,7 @@ opposite for values of its type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from structgen.grammars.schema.document import Place
@@ -15,35 +15,55 @@ from structgen.grammars.schema.keywords import ALL, ARRAY, NUMBER, OBJECT, STRIN
 
 
 def negation(place: Place) -> Place:
-    """A place that holds exactly the values that ``place`` does not."""
+    """A place that holds exactly the values that ``place`` does not. What it says is written when it is first asked for
+    (``opposite``)."""
     if place.negated is not None:
         return place.negated
     rules = place.rules
     if rules.alias is not None:
         place.negated = negation(rules.alias)
-        return place.negated
-    if len(rules.negations) == 1 and len(rules.enforced) == 1:
+    elif len(rules.negations) == 1 and len(rules.enforced) == 1:
         place.negated = rules.negations[0]
-        return place.negated
-    if not rules.types:
+    elif not rules.types:
         place.negated = place.document.place(True, place.scope, place, "")
-        return place.negated
-    made = Rules(place)
+    else:
+        place.negated = place.document.made(None, place)
+        place.negated.negated = place
+    return place.negated
+
+
+def opposite(place: Place) -> Rules:
+    """The rules of a ``negation``. Raises UnsupportedGrammar or GrammarTooComplex where they cannot be written."""
+    positive = place.negated
+    assert positive is not None
+    made = Rules(positive)
     made.enforced = ["not"]
-    # Set before the parts are built: a recursive schema meets itself.
-    place.negated = place.document.made(made, place)
-    place.negated.negated = place
+    place.rules = made  # before the parts are built: a recursive schema meets itself
     try:
-        alternatives = [(place.document.made(part, place),) for part in _parts(rules)]
-        alternatives += [(negation(each),) for each in rules.all_of]
+        alternatives = [(place.document.made(part, positive),) for part in _parts(positive.rules)]
+        alternatives += [(negation(each),) for each in positive.rules.all_of]
     except BaseException:
-        place.negated = None
+        del place.rules
         raise
     if alternatives:
         made.any_of = (tuple(alternatives),)
     else:
         made.types = 0
-    return place.negated
+    return made
+
+
+def write_out(places: Iterable[Place]) -> None:
+    """Write all negations that ``places`` lead to by negations alone, so that what cannot be written is refused now.
+    Raises UnsupportedGrammar or GrammarTooComplex."""
+    found: set[Place] = set()
+    stack = list(places)
+    while stack:
+        place = stack.pop()
+        if place.contents is None and place not in found and place not in place.document.written:
+            found.add(place)
+            stack += place.rules.children
+    for place in found:
+        place.document.written.add(place)
 
 
 def _some(place: Place, types: int = ALL) -> Rules:

@@ -13,8 +13,9 @@ from random_schemas import in_draft, root
 
 from structgen.errors import GrammarError, UnsatisfiableGrammar
 from structgen.grammars import json_schema, regex
-from structgen.grammars.encoding import JSON_ANY
-from structgen.grammars.plain_pattern import is_plain
+from structgen.grammars.encoding import JSON_ANY, UTF8
+from structgen.grammars.expr import matches
+from structgen.grammars.plain_pattern import is_plain, quick
 from structgen.grammars.residual import state
 from structgen.grammars.schema.contents import Contents, private
 from structgen.grammars.schema.dialects import Draft, draft_named, guessed_draft, newest_draft
@@ -129,6 +130,28 @@ def test_resources_inside_are_left_to_the_full_look_where_they_matter(usable: bo
     assert is_usable(schema, draft_named("2020-12")) is usable
 
 
+def test_few_opposites_meet_where_branches_exclude_each_other() -> None:
+    """Seven branches with keywords whose opposites are counted: fine where types or tags tell them apart."""
+    others = {"type": "object", "patternProperties": {"^x": {}, "^y": {}}, "additionalProperties": {"type": "null"}}
+    alike = {"oneOf": [{**others, "required": [str(i)]} for i in range(7)]}
+    tagged = {
+        "oneOf": [{**others, "required": ["t"], "properties": {"t": {"enum": [str(i)]}}} for i in range(7)]
+    }
+    assert not is_usable(alike, Draft.D2020)
+    assert is_usable(tagged, Draft.D2020)
+    assert is_usable({"oneOf": [others, {"type": ["null", "string"]}, {"type": "array"}]}, Draft.D2020)
+    apart = {"type": "object", "properties": {str(i): {"oneOf": [others, {"required": ["a"]}]} for i in range(7)}}
+    assert is_usable(apart, Draft.D2020)
+    together = {"allOf": [{"oneOf": [{**others, "maxProperties": i}, {"minProperties": i}]} for i in range(7)]}
+    assert not is_usable(together, Draft.D2020)
+    below = {"allOf": [{"properties": {"a": each}} for each in together["allOf"]]}
+    assert not is_usable(below, Draft.D2020)
+    items = {"not": {"allOf": [{"items": {"maximum": i}, "minItems": i} for i in range(7)]}}
+    assert not is_usable(items, Draft.D2020)
+    looped = {"oneOf": [{**others, "properties": {"a": {"$ref": "#"}}}, {"required": ["b"]}]}
+    assert is_usable(looped, Draft.D2020)
+
+
 VALUES = [
     (True, {"enum": [[1, {"a": None}], {}]}),
     (True, {"const": {"a": [1.5]}}),
@@ -196,6 +219,28 @@ def test_plain_patterns_are_read_and_found_in_some_text() -> None:
             expr = regex.lower(regex.parse(pattern, dialect="ecma"), JSON_ANY, search=True)
             assert state(expr) is not None, pattern
     assert plain > 200
+
+
+def test_plain_patterns_are_found_alike_by_both_ways() -> None:
+    rng = random.Random(random.SystemRandom().randrange(1 << 40))
+    found = {False: 0, True: 0}
+    for _ in range(6_000):
+        pattern = "".join(rng.choice(ATOMS) for _ in range(rng.randint(1, 7)))
+        made = quick(pattern)
+        if made is None:
+            continue
+        expr = regex.lower(regex.parse(pattern, dialect="ecma"), UTF8, search=True)
+        for _ in range(4):
+            text = "".join(rng.choice('azA09-[]^|$.*+?_ "{}/\\') for _ in range(rng.randrange(6)))
+            hit = made.search(text) is not None
+            found[hit] += 1
+            assert matches(expr, text.encode()) is hit, (pattern, text)
+    assert min(found.values()) > 200
+
+
+@pytest.mark.parametrize("pattern", ["(a*)*", "(a|b)+$", "a*a*a*a*", "[a--]", "[[]", "\\bx", "[a&&b]", "a*b*c*d{2,}"])
+def test_patterns_that_may_differ_or_take_long_are_not_quick(pattern: str) -> None:
+    assert quick(pattern) is None
 
 
 PLAIN = ["", "^a", r"^\d{4}-\d\d$", "^[a-zA-Z0-9_.-]+$", "(a|b)+", "^(?:x{1,3}|y)?$", r"^\S+@\S+\.\S+$", "^$|^a$"]
