@@ -1,7 +1,7 @@
 """The string forms of Python's types as regular expressions (without anchors, ECMA-262 and Python alike).
 
-What pydantic writes for a value is always among them; other spellings that its parser takes are there where they
-are common.
+What pydantic writes for a value is among them (of a bounded ``Decimal``: without an exponent); other spellings that its
+parser takes are there where they are common.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from structgen.grammars.pytypes.bounds import has_zero
 from structgen.grammars.pytypes.ranges import any_of, at_least, at_most, naturals
 
 # ----------------------------------------------------------------------------------------------- numbers
@@ -51,11 +52,33 @@ def decimals(
 
 
 def _counted(digits: int | None, places: int | None) -> str:
+    """Decimals without an exponent, counted as pydantic does (``bounds.with_digits``)."""
+    if digits == 0:
+        return "(?!)"
+    point = r"\."
     if digits is None:
-        return rf"[+-]?[0-9]+(?:\.[0-9]{{0,{places}}}0*)?"
-    if places is not None:
-        return rf"[+-]?{_whole(digits - places)}(?:\.[0-9]{{0,{places}}}0*)?"
-    return "[+-]?" + any_of([rf"{_whole(n)}(?:\.[0-9]{{0,{digits - n}}}0*)?" for n in range(digits + 1)])
+        most = places or 0
+        forms = [_with_places("[0-9]+", most)]
+    elif places is None:
+        most = digits
+        forms = [_with_places(_whole(n), digits - n) for n in range(digits + 1)]
+    elif has_zero(digits, places):
+        most = places
+        forms = [_with_places(_whole(digits - places), places)]
+    else:
+        most = min(places, digits)
+        point = r"0*\."
+        forms = []
+    return "[+-]?" + any_of([*forms, point + _fraction(most, 1)])
+
+
+def _with_places(whole: str, places: int) -> str:
+    return rf"{whole}(?:\.{_fraction(places, 0)})?"
+
+
+def _fraction(places: int, least: int) -> str:
+    """At least so many digits behind a point, of which only zeros are behind the first ``places``."""
+    return f"[0-9]{{{least},{places}}}0*" if places else "0+" if least else "0*"
 
 
 def multiples(factor: Decimal) -> str | None:

@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 import functools
 import ipaddress
+import itertools
 import json
 import operator
 import re
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from structgen import Grammar
-from structgen.errors import GrammarError, OutputValidationError, UnsupportedGrammar
+from structgen.errors import GrammarError, OutputValidationError, UnsatisfiableGrammar, UnsupportedGrammar
 from structgen.grammars.types import schema_of, shown_schema_of, value_of
 
 
@@ -197,6 +198,56 @@ def test_decimals_as_numbers(limits: tuple[int | None, int | None], value: Decim
         assert exact
     elif digits is None or places is not None:
         assert not exact
+
+
+_PARTS = ["".join(digits) for n in range(4) for digits in itertools.product("09", repeat=n)]
+_PLAIN = [whole + rest for whole in _PARTS for rest in ("", *(f".{part}" for part in _PARTS))]
+_SPELLED = [sign + text for sign in ("", "-", "+") for text in _PLAIN]
+
+
+@pytest.mark.parametrize("bound", [{}, {"ge": 0}, {"gt": -9}], ids=str)
+@pytest.mark.parametrize(
+    ("digits", "places"), [pair for pair in itertools.product([None, 0, 1, 2, 3], repeat=2) if pair != (None, None)]
+)
+def test_decimals_are_counted_as_the_parser_does(digits: int | None, places: int | None, bound: dict[str, int]) -> None:
+    """Over all texts of up to three digits on each side of a point: zero, leading and trailing zeros, both forms."""
+    target = Annotated[Decimal, Field(max_digits=digits, decimal_places=places, **bound)]
+    if digits == 0:
+        with pytest.raises(UnsatisfiableGrammar):
+            Grammar.from_type(target)
+        return
+    parser, grammar = pydantic.TypeAdapter(target), Grammar.from_type(target)
+    texts = [*_SPELLED, *(f'"{text}"' for text in _SPELLED)]
+    parsed = [text for text in texts if _parses(parser, text)]
+    taken = [text for text in texts if grammar.matches(text)]
+    if bound:  # texts of bounded decimals have fewer spellings: no signs and zeros that say nothing
+        assert set(taken) <= set(parsed)
+        parsed, taken = ([text for text in found if text[0] != '"'] for found in (parsed, taken))
+    assert taken == parsed
+
+
+def _parses(parser: pydantic.TypeAdapter[Any], text: str) -> bool:
+    try:
+        parser.validate_json(text)
+    except pydantic.ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("digits", "places"), [(16, None), (16, 0), (17, 1), (18, 3), (20, 2), (None, 400), (400, 2)])
+def test_decimals_that_a_float_rounds(digits: int | None, places: int | None) -> None:
+    """A JSON number is rounded to a float, which may have more digits."""
+    target = Annotated[Decimal, Field(max_digits=digits, decimal_places=places)]
+    parser, grammar = pydantic.TypeAdapter(target), Grammar.from_type(target)
+    for whole, part in itertools.product(range(21), repeat=2):
+        text = "9" * whole + ("." if part else "") + "9" * part if whole else "0." + "9" * part
+        assert not grammar.matches(text) or _parses(parser, text), text
+    assert grammar.matches("999.5") == _parses(parser, "999.5")
+
+
+def test_bounds_beside_digits() -> None:
+    assert not Grammar.from_type(Annotated[Decimal, Field(max_digits=3, ge=-1000)]).matches("-1000")
+    assert Grammar.from_type(Annotated[Decimal, Field(max_digits=4, ge=-1000)]).matches("-1000")
 
 
 def _exact(schema: dict[str, Any], value: Decimal) -> bool:
