@@ -16,7 +16,7 @@ from structgen.grammars.schema.cases import MAX_WISHES
 from structgen.grammars.schema.dialects import Draft
 from structgen.grammars.schema.keywords import ALL, OBJECT, TYPES
 
-MAX_STEPS = 20_000
+MAX_STEPS = 8_000
 MAX_BRANCHES = 50
 MAX_KEYWORDS = 100
 """So many subschemas for the values of other keys may be negated; their opposites call each other."""
@@ -26,6 +26,11 @@ Seeds = list[tuple[Any, bool]]
 Location = frozenset[tuple[int, bool]]
 
 _COMBINING = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"))
+_NESTING = _COMBINING | {
+    *("$ref", "properties", "patternProperties", "additionalProperties", "propertyNames"),
+    *("items", "prefixItems", "additionalItems"),
+}
+"""Keywords without which a subschema holds no other."""
 
 
 class Locations:
@@ -62,10 +67,12 @@ class Locations:
             if items > MAX_CONTAINS or keys > MAX_WISHES or len(negated) > MAX_KEYWORDS:
                 return False
             for seeds in self._below(location):
-                below = self._at(seeds)
-                if below not in seen:
-                    seen.add(below)
-                    queue.append(below)
+                seeds = [each for each in seeds if type(each[0]) is dict and not _NESTING.isdisjoint(each[0])]
+                if seeds:
+                    below = self._at(seeds)
+                    if below not in seen:
+                        seen.add(below)
+                        queue.append(below)
                 if self.steps > MAX_STEPS:
                     return False
         return True
@@ -113,6 +120,8 @@ class Locations:
         others: Seeds = []
         items: Seeds = []
         for at, negated in members:
+            if _NESTING.isdisjoint(at):
+                continue
             keys.update(dict.fromkeys(at.get("properties", ())))
             others += [(each, negated) for each in at.get("patternProperties", {}).values()]
             for keyword in ("items", "prefixItems", "additionalItems"):
@@ -123,16 +132,12 @@ class Locations:
         additional = [(at["additionalProperties"], negated) for at, negated in members if "additionalProperties" in at]
         yield items
         yield others + additional
+        declaring = [(at.get("properties", {}), at.get("additionalProperties"), negated) for at, negated in members]
+        if len(declaring) > 1:
+            declaring = [each for each in declaring if each[0] or each[1] is not None]
         for key in keys:
-            self.steps += len(members)
-            seeds = list(others)
-            for at, negated in members:
-                properties = at.get("properties", {})
-                if key in properties:
-                    seeds.append((properties[key], negated))
-                elif "additionalProperties" in at:
-                    seeds.append((at["additionalProperties"], negated))
-            yield seeds
+            self.steps += len(declaring)
+            yield others + [(properties.get(key, more), negated) for properties, more, negated in declaring]
 
 
 def overlapping(branches: list[Any], targets: dict[str, Any]) -> list[int]:
