@@ -18,7 +18,7 @@ from structgen.errors import UnsupportedGrammar
 from structgen.grammars.pytypes import texts
 from structgen.grammars.pytypes.bounds import plain_number
 from structgen.grammars.pytypes.fields import ALSO
-from structgen.grammars.pytypes.generator import DECIMAL, SET, SHOWN, TAGS, TEXT
+from structgen.grammars.pytypes.generator import BYTES, DECIMAL, SET, SHOWN, TAGS, TEXT, with_patterns
 
 Schema = dict[str, Any]
 Purpose = Literal["judge", "write", "show"]
@@ -79,6 +79,8 @@ class _Walk:
                 node["anyOf"] = [self.tagged(branch, tags) for branch in node["anyOf"]]
         if DECIMAL in node:
             node = self.decimal(node)
+        if BYTES in node:
+            node = _bytes(node)
         if "format" in node:
             node = _formatted(node, self.purpose)
         node.pop(TEXT, None)
@@ -180,6 +182,7 @@ def _reachable(schema: Schema, definitions: Schema) -> set[str]:
 
 # ------------------------------------------------------------------------------------------------ formats
 
+_ENCODED = ("base64", "base64url")
 _NO_RULES = ("path", "file-path", "directory-path", "new-path", "binary", "password")
 _PATTERNS: dict[str, Callable[[], str]] = {
     "ipv4interface": lambda: texts.IPV4_INTERFACE,
@@ -212,7 +215,7 @@ def _formatted(node: Schema, purpose: Purpose) -> Schema:
         return node
     if name in _NO_RULES:
         return rest
-    if name in ("base64", "base64url"):
+    if name in _ENCODED:
         return _base64(rest, name, purpose)
     if purpose == "show" and name in _SHOWN:
         return {**rest, "description": rest.get("description", _SHOWN[name])}
@@ -231,6 +234,31 @@ def _formatted(node: Schema, purpose: Purpose) -> Schema:
     if pattern is None or "pattern" in rest:
         return node
     return {**rest, "pattern": f"^{pattern}$"}
+
+
+def _bytes(node: Schema) -> Schema:
+    """Bytes as text, whose lengths in ``node`` are numbers of bytes."""
+    form, low, high = node.pop(BYTES)
+    if node.get("format") in _ENCODED:  # Base64Bytes: lengths in node are those of what is decoded
+        if form in ("base64", "hex"):
+            raise UnsupportedGrammar(
+                f"Base64Bytes where val_json_bytes={form!r} is encoded twice, which is not built; use bytes there"
+            )
+        inner = {"minLength": low} if low else {}
+        inner.update({} if high is None else {"maxLength": high})
+        return {**node, "allOf": [inner]} if inner else node
+    low = max(low, node.pop("minLength", 0))
+    highs = [most for most in (high, node.pop("maxLength", None)) if most is not None]
+    high = min(highs, default=None)
+    if form == "base64":
+        patterns = [texts.base64(low, high, url=True, text=False)]
+    elif form == "hex":
+        patterns = [texts.hexadecimal(low, high)]
+    else:  # UTF-8: only ASCII has one byte for each character
+        patterns = [] if high is None else [texts.ASCII]
+        node.update({"minLength": low} if low else {})
+        node.update({} if high is None else {"maxLength": high})
+    return with_patterns(node, [f"^{text}$" for text in patterns])
 
 
 def _base64(rest: Schema, name: str, purpose: Purpose) -> Schema:

@@ -35,6 +35,8 @@ SHOWN = "x-structgen-shown"
 """What to show a model in place of patterns that nobody can read."""
 TEXT = "x-structgen-text"
 """On base64: what is encoded is text."""
+BYTES = "x-structgen-bytes"
+"""On bytes: how they are written (``val_json_bytes``), and how many there are."""
 
 _BOUNDS = (
     ("ge", "minimum"), ("gt", "exclusiveMinimum"), ("le", "maximum"), ("lt", "exclusiveMaximum"),
@@ -101,7 +103,7 @@ class Tuned(GenerateJsonSchema):
         )
         if multiples is not None:
             found = [multiples, *(text for text in found if text != texts.DECIMAL)]
-        return [_patterns({"type": "string"}, [f"^{text}$" for text in found])]
+        return [with_patterns({"type": "string"}, [f"^{text}$" for text in found])]
 
     def fraction_schema(self, schema: Any) -> Schema:
         number: Schema = {"type": "number"}
@@ -130,23 +132,15 @@ class Tuned(GenerateJsonSchema):
             engine = schema.get("regex_engine", self._setting("regex_engine"))
             made["pattern"] = to_ecma(pattern, "python" if engine == "python-re" else "rust")
         if schema.get("strip_whitespace", self._setting("str_strip_whitespace")) and (pattern or made.get("minLength")):
-            made = _patterns(made, [_STRIPPED])  # the length and the pattern are those of the stripped text
+            made = with_patterns(made, [_STRIPPED])  # the length and the pattern are those of the stripped text
         return made
 
     def bytes_schema(self, schema: core_schema.BytesSchema) -> Schema:
+        # The lengths may stand around the type (SecretBytes, after a validator): finish has them all.
         low, high = schema.get("min_length") or 0, schema.get("max_length")
-        form = self._setting("val_json_bytes")
-        if form == "base64":
-            pattern = f"^{texts.base64(low, high, url=True, text=False)}$"
-            return {"type": "string", "pattern": pattern, SHOWN: {"contentEncoding": "base64url"}}
-        if form == "hex":
-            return {"type": "string", "pattern": f"^{texts.hexadecimal(low, high)}$"}
-        made: Schema = {"type": "string"}
-        if low:
-            made["minLength"] = low
-        if high is not None:  # in bytes of UTF-8: only ASCII has one for each character
-            made["maxLength"] = high
-            made["pattern"] = f"^{texts.ASCII}$"
+        made: Schema = {"type": "string", BYTES: (self._setting("val_json_bytes"), low, high)}
+        if self._setting("val_json_bytes") == "base64":
+            made[SHOWN] = {"contentEncoding": "base64url"}
         return made
 
     def url_schema(self, schema: core_schema.UrlSchema) -> Schema:
@@ -192,14 +186,14 @@ class Tuned(GenerateJsonSchema):
             made[SHOWN].pop("format")
             made[SHOWN]["description"] = "a date and time without offset, like 2024-05-31T09:30:00"
         bounded = low is not None or high is not None
-        return _patterns(made, [f"^{times.datetimes(low, high, naive=naive)}$"] if bounded else [])
+        return with_patterns(made, [f"^{times.datetimes(low, high, naive=naive)}$"] if bounded else [])
 
     def time_schema(self, schema: core_schema.TimeSchema) -> Schema:
         low = stricter(schema.get("ge"), schema.get("gt"), max)
         high = stricter(schema.get("le"), schema.get("lt"), min)
         made: Schema = {"type": "string", "pattern": f"^{times.TIME}$"}
         made[SHOWN] = {"format": "time", **_shown_bounds(low and low[0], high and high[0])}
-        return _patterns(made, [f"^{times.times(low, high)}$"] if low is not None or high is not None else [])
+        return with_patterns(made, [f"^{times.times(low, high)}$"] if low is not None or high is not None else [])
 
     def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> Schema:
         low = stricter(schema.get("ge"), schema.get("gt"), max)
@@ -409,7 +403,7 @@ class Tuned(GenerateJsonSchema):
 # ------------------------------------------------------------------------------------------------- helpers
 
 
-def _patterns(schema: Schema, patterns: Sequence[str]) -> Schema:
+def with_patterns(schema: Schema, patterns: Sequence[str]) -> Schema:
     """``schema`` with all of ``patterns``: the first as ``pattern`` where there is none yet."""
     made = dict(schema)
     rest = list(patterns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import enum
 import functools
@@ -248,6 +249,57 @@ def test_decimals_that_a_float_rounds(digits: int | None, places: int | None) ->
 def test_bounds_beside_digits() -> None:
     assert not Grammar.from_type(Annotated[Decimal, Field(max_digits=3, ge=-1000)]).matches("-1000")
     assert Grammar.from_type(Annotated[Decimal, Field(max_digits=4, ge=-1000)]).matches("-1000")
+
+
+def _twice(value: bytes) -> bytes:
+    return value
+
+
+_SHORT = Field(min_length=2, max_length=3)
+
+
+@pytest.mark.parametrize("form", ["utf8", "base64", "hex"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Annotated[bytes, _SHORT], Annotated[pydantic.SecretBytes, _SHORT], Annotated[pydantic.Secret[bytes], Field()],
+        Annotated[bytes, pydantic.AfterValidator(_twice), _SHORT],
+        Annotated[bytes, Field(min_length=1, max_length=3), pydantic.AfterValidator(_twice), Field(min_length=2)],
+        Annotated[bytes, Field(max_length=2), pydantic.AfterValidator(_twice), Field(max_length=9)],
+        pydantic.conbytes(max_length=3),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_lengths_of_bytes_count_bytes(kind: Any, form: Any) -> None:
+    class Holder(BaseModel):
+        model_config = ConfigDict(val_json_bytes=form)
+        a: kind
+
+    parser, grammar = pydantic.TypeAdapter(Holder), Grammar.from_type(Holder)
+    for count in range(7):
+        raw = b"abcdef"[:count]
+        text = {"utf8": raw.decode(), "hex": raw.hex(), "base64": base64.urlsafe_b64encode(raw).decode()}[form]
+        assert grammar.matches(f'{{"a": "{text}"}}') == _parses(parser, f'{{"a": "{text}"}}')
+        wide = "\u00e9" * count
+        assert not grammar.matches(f'{{"a": "{wide}"}}') or _parses(parser, f'{{"a": "{wide}"}}')
+
+
+def test_lengths_inside_and_outside_of_base64() -> None:
+    inside = Annotated[bytes, Field(max_length=4), pydantic.EncodedBytes(encoder=pydantic.Base64Encoder)]
+    for target in (inside, Annotated[inside, Field(max_length=2)], Annotated[pydantic.Base64Bytes, _SHORT]):
+        parser, grammar = pydantic.TypeAdapter(target), Grammar.from_type(target)
+        for count in range(8):
+            text = json.dumps(base64.b64encode(bytes(count)).decode())
+            assert grammar.matches(text) == _parses(parser, text)
+
+
+def test_bytes_that_are_encoded_twice_are_refused() -> None:
+    class Twice(BaseModel):
+        model_config = ConfigDict(val_json_bytes="hex")
+        a: pydantic.Base64Bytes
+
+    with pytest.raises(UnsupportedGrammar, match="encoded twice"):
+        Grammar.from_type(Twice)
 
 
 def _exact(schema: dict[str, Any], value: Decimal) -> bool:
