@@ -322,7 +322,7 @@ def _spellings(residual: Residual, outcome: int) -> Iterator[bytes]:
 def _finished(residual: Residual, data: bytes, outcome: int) -> Residual:
     """The residual after ``data``, where it ends with ``outcome``."""
     if isinstance(residual, FreshKey):
-        return FreshKey(_done(outcome), residual.taken, residual.decode, residual.text + data)
+        return residual.after(_done(outcome), data)
     if isinstance(residual, Checked):
         return Checked(_done(outcome), residual.check, residual.outcome, residual.read + data)
     if isinstance(residual, Recorded):

@@ -10,7 +10,7 @@ Cells are immutable and shared, so forks, rollbacks and draft trees keep old ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from structgen.grammars.expr import EPSILON
@@ -72,13 +72,15 @@ PROBE = _Probe()
 class Cell:
     """A stack: a frame on top of another cell (None below the bottom)."""
 
-    __slots__ = ("_above", "_memo", "_parent", "bottom", "depth", "frame", "view")
+    __slots__ = ("_above", "_memo", "_parent", "_views", "bottom", "depth", "frame", "view")
 
     def __init__(self, frame: Frame, parent: Cell | None) -> None:
         self.frame = frame
-        self.view = frame.view
         self._parent = parent
         self.bottom: Cell = self if parent is None else parent.bottom
+        self._views: dict[Hashable, int] = {} if parent is None else parent._views
+        # A number for each view: memoised masks are looked up by it, and a view may take long to hash.
+        self.view: int = self._views.setdefault(frame.view, len(self._views))
         self.depth: int = 0 if parent is None else parent.depth + 1
         self._above: dict[Frame, Cell] = {}
         self._memo: dict[Hashable, tuple[Any, int]] = {}
@@ -276,6 +278,26 @@ def read(threads: Sequence[Thread], data: bytes) -> tuple[Thread, ...]:
         if not now:
             return ()
     return now
+
+
+def readable(threads: Sequence[Thread], texts: Iterable[bytes]) -> Iterator[bytes]:
+    """Those of the texts (none of them empty) that are legal. What begins several of them is read once."""
+    after = [tuple(threads)]  # after each byte of the last text, as far as it is legal
+    last = b""
+    for data in sorted(texts):
+        common = 0
+        for a, b in zip(last, data, strict=False):
+            if a != b:
+                break
+            common += 1
+        del after[common + 1 :]
+        last = data
+        for byte in data[len(after) - 1 :]:
+            if not after[-1]:
+                break
+            after.append(step(after[-1], byte))
+        if after[-1] and len(after) > len(data):
+            yield data
 
 
 def can_end(threads: Sequence[Thread]) -> bool:

@@ -176,10 +176,12 @@ class CompiledGrammar:
         if not unsure:
             return rows.of(parts, config.can_end)
         words = rows.of(parts, False).words
-        more = [
-            token for token in unsure
-            if not int(words[token >> 5]) >> (token & 31) & 1 and m.read(config.threads, self._tokens[token] or b"")
-        ]  # fmt: skip
+        open_to: dict[bytes, list[int]] = {}
+        for token in unsure:
+            data = self._tokens[token]
+            if data and not int(words[token >> 5]) >> (token & 31) & 1:
+                open_to.setdefault(data, []).append(token)
+        more = [token for data in m.readable(config.threads, open_to) for token in open_to[data]]
         return rows.of(parts, config.can_end, more)
 
     def _accepted(self, thread: Thread) -> Summary:
@@ -249,19 +251,22 @@ class CompiledGrammar:
             if residual is COMPLETE:
                 unsure.update(_all_tokens(trie))  # what follows a recorded value depends on the value
                 continue
+            wanted: frozenset[int] = frozenset()
+            volatile = False
+            if isinstance(residual, Recorded):
+                wanted, volatile = residual.wanted, residual.volatile
+                residual = residual.inner
+            fresh = isinstance(residual, FreshKey) and not wanted
+            if isinstance(residual, FreshKey):
+                residual = residual.inner
+            if volatile:
+                unsure.update(_touched(residual, trie))
+                continue
             if trie.here is not None:
                 parts[trie.here] = None
             if not trie.deeper:
                 continue
-            wanted: frozenset[int] = frozenset()
-            if isinstance(residual, Recorded):
-                if residual.volatile:
-                    unsure.update(_all_tokens(trie))
-                    continue
-                wanted = residual.wanted
-                residual = residual.inner
-            fresh = isinstance(residual, FreshKey)
-            split = residual.inner.split(trie) if isinstance(residual, FreshKey) else residual.split(trie)
+            split = residual.split(trie)
             parts.update(dict.fromkeys(split.stays))
             inners: list[Summary] = []
             for end in split.ends:
@@ -277,6 +282,17 @@ class CompiledGrammar:
                 parts.update(dict.fromkeys(inner.parts))
                 unsure |= inner.unsure
         return Summary(joined(parts, trie.shared.words), frozenset(unsure))
+
+
+def _touched(residual: Residual, trie: Trie) -> list[int]:
+    """The tokens that a residual, or one with fewer texts, may begin or end with."""
+    found = [] if trie.here is None else trie.here.ids().tolist()
+    split = residual.split(trie)
+    for part in split.stays:
+        found += part.ids().tolist()
+    for end in split.ends:
+        found += _all_tokens(end.rest)
+    return found
 
 
 def _all_tokens(trie: Trie) -> list[int]:

@@ -501,8 +501,12 @@ class FreshKey(Residual):
         inner = self.inner.advance(byte)
         if inner is None:
             return None
-        made = FreshKey(inner, self.taken, self.decode, self.text + bytes([byte]))
+        made = self.after(inner, bytes((byte,)))
         return made if made.outcomes or made.live else None
+
+    def after(self, inner: State, data: bytes) -> FreshKey:
+        """This key, ``data`` further on, with ``inner`` as what is left of it."""
+        return FreshKey(inner, self.taken, self.decode, self.text + data)
 
     def clashes(self, trie: Trie) -> bool:
         """Whether a suffix of ``trie`` may complete a key that is taken. If not, ``inner`` tells all there is to

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.errors import GrammarTooComplex
+from structgen.grammars import any_number
 from structgen.grammars.expr import NEVER, Expr, alt, literal, seq
 from structgen.grammars.machine import Cell, Gate, Thread
 from structgen.grammars.residual import COMPLETE, Recorded, Residual, State, state
-from structgen.grammars.schema import distinct
+from structgen.grammars.schema import distinct, languages
 from structgen.grammars.schema.keywords import Contains, Rules
 from structgen.grammars.schema.languages import MANY
 from structgen.grammars.schema.negation import negation
@@ -27,13 +29,19 @@ MAX_MATCHING = 200
 
 FIRST, ITEM, AFTER = range(3)
 COMMA, CLOSE = range(2)
-SCALAR, CLOSES = 0, 3
+SCALAR, CLOSES, SMALL = 0, 3, 4
+"""Outcomes of an item (brackets have those between). SMALL: a scalar that is no string, beside strings that cannot run
+out."""
+
+UNREAD = ("unread",)
+"""Among the items seen: one of unknown value."""
+MAX_TOLD = 1_000
 
 Match = tuple["bool | None", ...]
 """For each ``contains``: the item counts, it does not, or it does not matter."""
 Counts = tuple[int, ...]
 _NO_VALUES: frozenset[Hashable] = frozenset()
-_WANTED = frozenset({SCALAR})
+_WANTED = frozenset({SCALAR, SMALL})
 
 
 class ArrayPlan:
@@ -70,6 +78,9 @@ class ArrayPlan:
         self._items: dict[Hashable, State | None] = {}
         self._feasible: dict[tuple[int, Counts], bool] = {}
         self._room: dict[tuple[int, frozenset[Hashable]], bool] = {}
+        self._loose: dict[int, bool] = {}
+        self._bodies: dict[tuple[int, frozenset[Hashable]], Expr] = {}
+        self._told: dict[tuple[int, frozenset[Hashable]], frozenset[Hashable]] = {}
 
     # -- items
 
@@ -163,7 +174,7 @@ class ArrayPlan:
                 node = self.node(self.length, match)
                 if truth(node) and not node.parts.cases and not node.parts.arrays:
                     free = sum(i >= each.start for i in range(self.length))
-                    if distinct.count(node.parts.scalars) + free < each.lo:
+                    if _count(node) + free < each.lo:
                         return False
         return self._has_room(0, _NO_VALUES)
 
@@ -244,7 +255,7 @@ class ArrayPlan:
     def _small(self, index: int, limit: int) -> tuple[Hashable, ...] | None:
         """The values of the item at ``index``, when it has few."""
         node = self.node(index)
-        if node.parts.cases or node.parts.arrays:
+        if node.parts.cases or node.parts.arrays or _count(node) > limit:
             return None
         return distinct.members(node.parts.scalars, limit)
 
@@ -261,7 +272,7 @@ class ArrayPlan:
             if limit > MAX_MATCHING:
                 node = self.node(self.length)
                 free = bool(node.parts.cases or node.parts.arrays)
-                self._room[key] = free or distinct.count(node.parts.scalars) >= self.min_items - self.length
+                self._room[key] = free or _count(node) >= self.min_items - self.length
             else:
                 wanted = []
                 for i in range(index, self.min_items):
@@ -280,18 +291,105 @@ class ArrayPlan:
             contested.update(self._small(i, self.min_items + len(seen)) or ())
         return seen | {v for v in contested - seen if not self._has_room(index + 1, seen | {v})}
 
-    def depends(self, index: int) -> bool:
-        """Whether the values seen decide more than the end of a value: what an item from ``index`` on may be."""
+    def depends(self, index: int, seen: frozenset[Hashable]) -> bool:
+        """Whether more than ``telling`` says of the items seen decides what the item at ``index`` may be."""
+        if self.loose(index):
+            return UNREAD in seen
         if self.repeated or self.contains or self.min_items > index:
             return True
         return not distinct.endless(self.node(index).parts.scalars)
 
     def exhaustible(self, index: int) -> bool:
         """Whether the values seen may leave none for an item from ``index`` on."""
-        if self.repeated or self.contains or self.min_items > index:
+        if not self.loose(index) and (self.repeated or self.contains or self.min_items > index):
             return True
         node = self.node(index)
-        return not (node.objects or node.arrays) and distinct.count(node.parts.scalars) < MANY
+        return not (node.objects or node.arrays) and _count(node) < MANY
+
+    def loose(self, index: int) -> bool:
+        """Whether items from ``index`` on must differ from those seen, and that is all: no later one wants a value for
+        itself. Then most items are compared when they end, and only what may run out is ruled out before."""
+        if not self.unique or self.repeated or self.contains:
+            return False
+        index = min(index, max(self.length, self.min_items))
+        found = self._loose.get(index)
+        if found is None:
+            nodes = [self.node(i) for i in range(min(index, self.length), self.length + 1)]
+            later = [self.node(i) for i in range(index + 1, min(self.min_items, self.length + index + 2))]
+            found = self._loose[index] = not any(node.parts.gated for node in nodes) and all(
+                node.parts.cases or node.parts.arrays or _count(node) >= MANY for node in later
+            )
+        return found
+
+    def _labelled(self, index: int) -> bool:
+        """Whether the outcome says that an item at ``index`` is one of those that cannot run out."""
+        return languages.endless(self.node(index).parts.texts)
+
+    def _item_body(self, index: int, gone: frozenset[Hashable]) -> Expr:
+        """Every start of an item other than the scalars ``gone``."""
+        index = min(index, self.length)
+        found = self._bodies.get((index, gone))
+        if found is None:
+            node, encoding = self.node(index), self.forest.style.encoding
+            strings, others = distinct.kinds(node.parts.scalars)
+            labelled = strings is not NEVER and others is not NEVER and self._labelled(index)
+            if not gone and not labelled:
+                found = node.body
+            else:
+                texts = [value for value in gone if isinstance(value, str)]
+                strings = distinct.without(strings, texts, encoding)
+                others = distinct.without(others, [value for value in gone if not isinstance(value, str)], encoding)
+                if labelled:
+                    others = distinct.ending(others, SMALL)
+                kept = [each for each in (strings, others) if state(each) is not None]
+                found = alt(*kept, node.brackets)
+            if len(self._bodies) > MAX_TOLD:
+                self._bodies.clear()
+            self._bodies[index, gone] = found
+        return found
+
+    def unread(self, index: int, outcome: int, seen: frozenset[Hashable]) -> frozenset[Hashable]:
+        """The items seen after one at ``index`` whose text is not known."""
+        if not self.loose(index) or (outcome == SCALAR and self._labelled(index)):
+            return seen
+        return seen | {UNREAD}
+
+    def scarce(self, index: int, seen: frozenset[Hashable]) -> frozenset[Hashable]:
+        """Those of the scalars seen that may leave nothing behind what begins the item at ``index``."""
+        node = self.node(index)
+        numbers, _ = any_number.parts(node.parts.scalars)
+        free = bool(numbers) and all(among.free for _, among in numbers)
+        others = 1 << len(seen).bit_length()
+        found: set[Hashable] = set()
+        for value in seen:
+            if isinstance(value, str):
+                if not languages.is_spare(node.parts.texts, value, others):
+                    found.add(value)
+            elif isinstance(value, Decimal):
+                if not free or value == 0:  # 0e5 is 0 too
+                    found.add(value)
+            elif isinstance(value, tuple) and isinstance(value[0], type):
+                found.add(value)
+        return frozenset(found)
+
+    def telling(self, index: int, seen: frozenset[Hashable]) -> frozenset[Hashable] | None:
+        """Those of the items seen that make a difference to what may come from ``index`` on, unless an item is equal
+        to one of them."""
+        if not self.remembers:
+            return None
+        if not self.loose(index):
+            return seen if self.depends(index, seen) else None
+        if not seen:
+            return seen
+        first = min(index, self.length)
+        found = self._told.get((first, seen))
+        if found is None:
+            nodes = range(first, self.length + 1)
+            found = (seen & {UNREAD}).union(*[self.scarce(i, seen) for i in nodes])
+            if len(self._told) > MAX_TOLD:
+                self._told.clear()
+            self._told[first, seen] = found
+        return found
 
     def opening(self, depth: int) -> ArrayFrame:
         return ArrayFrame(self, matched=(0,) * len(self.contains), depth=depth)
@@ -322,6 +420,9 @@ class ArrayPlan:
         """Every start of the item (see ``Node.body``), where its value depends on those seen."""
         node = self.node(index, match)
         encoding = self.forest.style.encoding
+        if self.loose(index):
+            scarce = self.scarce(index, seen)
+            return self._item_body(index, scarce)
         if self.unique:
             scalars = distinct.without(node.parts.scalars, self.banned(index, seen), encoding)
         elif not again and self.max_items is not None and index + 1 >= self.max_items:
@@ -338,7 +439,8 @@ class ArrayPlan:
         node = self.node(index, match)
         if not self.remembers:
             return node.first_item_state(depth, may_close) if first else node.item_state(depth)
-        key = (min(index, max(self.min_items, self.length)), match, seen, again, self.max_items == index + 1,
+        told = self.scarce(index, seen) if self.loose(index) else seen
+        key = (min(index, max(self.min_items, self.length)), match, told, again, self.max_items == index + 1,
                first, may_close, depth)  # fmt: skip
         if key not in self._items:
             layout = self.forest.style.layout
@@ -368,6 +470,12 @@ class ArrayPlan:
 
 def _satisfiable(node: Node) -> bool:
     return node.satisfiable
+
+
+def _count(node: Node) -> int:
+    """How many different scalars a node has, up to ``languages.MANY``."""
+    texts = languages.raw(node.parts.texts)
+    return texts if texts >= MANY else distinct.count(node.parts.scalars)
 
 
 def _matching(wanted: list[list[Hashable]]) -> bool:
@@ -420,8 +528,7 @@ class ArrayFrame(NamedTuple):
             )
             for each, n in zip(plan.contains, self.matched, strict=True)
         )
-        # The items seen matter to the items that may still come, unless those never run out.
-        seen = self.seen if plan.remembers and plan.depends(self.at) else None
+        seen = plan.telling(self.at, self.seen)
         return plan, self.stage, index, need, room, left, self.match, self.depth, seen, self.again
 
     def threads(self, cell: Cell) -> list[Thread]:
@@ -444,12 +551,14 @@ class ArrayFrame(NamedTuple):
             if begun is not None:
                 below = cell.replace(self._replace(stage=ITEM, match=match))
                 residual = plan.node(self.at, match).guarded(begun)
-                found.append(Thread(self._recorded(residual, below) if plan.remembers else residual, below))
+                found.append(Thread(self._remembered(residual, below) if plan.remembers else residual, below))
             close = False
         return found
 
-    def _recorded(self, begun: Residual, cell: Cell) -> Recorded:
-        return Recorded(begun, b"", ((0, cell.depth),), _WANTED, volatile=self.plan.depends(self.at))
+    def _remembered(self, begun: Residual, cell: Cell) -> Recorded:
+        if isinstance(begun, State) and self.seen and self.plan.loose(self.at):
+            begun = distinct.FreshItem(begun, self.seen)
+        return Recorded(begun, b"", ((0, cell.depth),), _WANTED, volatile=self.plan.depends(self.at, self.seen))
 
     def _closing(self) -> State | None:
         layout = self.plan.forest.style.layout
@@ -468,13 +577,13 @@ class ArrayFrame(NamedTuple):
         if plan.max_items is None:
             index = min(index, max(plan.min_items, plan.length))
         frame = self._replace(stage=AFTER, at=index, matched=plan.counted(self.matched, self.match), match=())
-        if outcome != SCALAR:
+        if outcome not in _WANTED:
             below = cell.replace(frame)
             inside = below.push(_ItemGate(frame)) if plan.remembers else below
             return plan.node(self.at, self.match).enter(outcome, inside, self.depth)
         if plan.remembers:
             if text is None:
-                return frame._unread(cell)
+                return frame._replace(seen=plan.unread(self.at, outcome, self.seen))._unread(cell)
             admitted = frame.with_item(distinct.value_key(text))
             return [] if admitted is None else admitted.threads(cell.replace(admitted))
         return frame.threads(cell.replace(frame))

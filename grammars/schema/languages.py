@@ -11,7 +11,8 @@ from functools import lru_cache
 from itertools import chain
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars.encoding import JSON_CANONICAL
+from structgen.grammars.charset import ANY
+from structgen.grammars.encoding import JSON_ANY, JSON_CANONICAL
 from structgen.grammars.expr import (
     NEVER,
     Alt,
@@ -30,6 +31,8 @@ from structgen.grammars.expr import (
 from structgen.grammars.residual import store
 
 MAX_STATES = 5_000
+LOOK = 100  # states
+FOUND_FUEL = 1_000  # derivatives
 MANY = 1_000_000
 """From here on a language counts as endless: no text has so many keys."""
 
@@ -87,16 +90,106 @@ def _raw_turns(expr: Rep) -> int:
 
 
 def _raw_rest(expr: And) -> int:
-    """One language but for some words: no word has two spellings without a backslash."""
-    found, barred = None, 0
+    """One language but for some words (no word has two spellings without a backslash), and of some length."""
+    main: Expr | None = None
+    barred, lo, hi = 0, 0, MANY
     for item in expr.items:
         if isinstance(item, Not) and isinstance(item.body, Words):
             barred += len(item.body.node.items)
-        elif found is None and not item.boolean:
-            found = raw(item)
+        elif isinstance(item, Rep) and item.body in _ANY_CHAR:
+            lo, hi = max(lo, item.lo), min(hi, MANY if item.hi is None else item.hi)
+        elif main is None and not item.boolean:
+            main = item
         else:
             return 0
-    return 0 if found is None else found if found >= MANY else max(found - barred, 0)
+    if main is None:
+        return 0
+    found = raw(main) if lo == 0 and hi == MANY else sized(main, lo, hi)
+    return found if found >= MANY else max(found - barred, 0)
+
+
+_ANY_CHAR = (JSON_CANONICAL.chars(ANY), JSON_ANY.chars(ANY))
+
+
+@lru_cache(maxsize=8192)
+def sized(expr: Expr, lo: int, hi: int) -> int:
+    """At least so many strings of ``lo`` to ``hi`` characters hold ASCII without a backslash only, up to ``MANY``."""
+    least = short(expr)
+    if least is None or least > hi:
+        return 0
+    if isinstance(expr, (Out, Literal)):
+        return int(lo <= least)
+    if isinstance(expr, Switch):
+        found = sum(_plain_bytes(a, b) * sized(rest, max(lo - 1, 0), hi - 1) for a, b, rest in expr.cases)
+        return min(found, MANY)
+    if isinstance(expr, Alt):
+        return max(sized(item, lo, hi) for item in expr.items)
+    if isinstance(expr, Seq):
+        best, at = 0, expr
+        while True:
+            best = max(best, _one_part(at.head, least, lo, hi))
+            if not isinstance(at.tail, Seq):
+                return max(best, _one_part(at.tail, least, lo, hi))
+            at = at.tail
+    if isinstance(expr, Rep):
+        return _sized_turns(expr, lo, hi)
+    return 0
+
+
+def _one_part(part: Expr, least: int, lo: int, hi: int) -> int:
+    """``sized`` of a sequence with at least ``least`` characters in which only one part is more than its shortest."""
+    others = least - (short(part) or 0)
+    return sized(part, max(lo - others, 0), hi - others)
+
+
+def _sized_turns(expr: Rep, lo: int, hi: int) -> int:
+    body, least = expr.body, short(expr.body)
+    most = hi if expr.hi is None else min(hi, expr.hi)
+    if isinstance(body, Switch) and least == 1:  # characters, and perhaps longer ways to write others
+        chars = sum(_plain_bytes(a, b) for a, b, rest in body.cases if rest.outcomes)
+        first = max(lo, expr.lo, most - 20)
+        found: int = sum(chars**turns for turns in range(first, most + 1))
+        return min(found, MANY)
+    if not least:
+        return 0
+    before = max(expr.lo, 1) - 1
+    return sized(body, max(lo - before * least, 0), hi - before * least) if before < most else int(lo == expr.lo == 0)
+
+
+@lru_cache(maxsize=8192)
+def short(expr: Expr) -> int | None:
+    """The length of a short string of ASCII without a backslash; None where the structure shows none."""
+    if isinstance(expr, Out):
+        return 0
+    if isinstance(expr, Literal):
+        return len(expr.data) if expr.data.isascii() and _BACKSLASH not in expr.data else None
+    if isinstance(expr, (Switch, Alt)):
+        parts = expr.items if isinstance(expr, Alt) else [r for a, b, r in expr.cases if _plain_bytes(a, b)]
+        found = [least for part in parts if (least := short(part)) is not None]
+        return min(found, default=None) if isinstance(expr, Alt) else 1 + min(found) if found else None
+    if isinstance(expr, Seq):
+        total, at = 0, expr
+        while True:
+            part = short(at.head)
+            if part is None:
+                return None
+            total += part
+            if not isinstance(at.tail, Seq):
+                part = short(at.tail)
+                return None if part is None else total + part
+            at = at.tail
+    if isinstance(expr, Rep):
+        if not expr.lo:
+            return 0
+        body = short(expr.body)
+        return None if body is None else expr.lo * body
+    return None
+
+
+def _plain_bytes(lo: int, hi: int) -> int:
+    """How many of the bytes are ASCII and no backslash."""
+    hi = min(hi, 0x7F)
+    return max(hi - lo + 1, 0) - (lo <= _BACKSLASH <= hi)
 
 
 _ESCAPED = frozenset(map(chr, range(0x20))) | {'"', "\\"}
@@ -109,7 +202,44 @@ def _is_raw(text: str) -> bool:
 @lru_cache(maxsize=8192)
 def holds(expr: Expr, wanted: int) -> bool:
     """Whether the language, insides of JSON strings, has at least so many different texts."""
-    return raw(expr) >= wanted or distinct(expr, wanted) >= wanted
+    return (
+        raw(expr) >= wanted
+        or _found(expr, wanted) >= wanted
+        or size(both(expr, JSON_CANONICAL.any_text), wanted) >= wanted
+    )
+
+
+def _found(root: Expr, wanted: int) -> int:
+    """So many strings without a backslash, up to ``wanted``, were found within a limit."""
+    if root.boolean:
+        return 0
+    fuel = FOUND_FUEL
+    counts = {root: int(root.outcomes != ())}
+    stack = [(root, root.classes())]
+    while stack:
+        at, left = stack[-1]
+        if counts[at] >= wanted:
+            return wanted
+        step = next(left, None)
+        if step is None or fuel <= 0:
+            stack.pop()
+            if stack:
+                counts[stack[-1][0]] += counts[at]  # for one byte of its class
+            continue
+        byte, mask = step
+        mask &= ~(1 << _BACKSLASH)
+        if not mask:
+            continue
+        fuel -= 1
+        after = at.derive(byte if mask >> byte & 1 else (mask & -mask).bit_length() - 1)
+        if after in counts:  # on the way, or seen: as many as are known by now
+            counts[at] += mask.bit_count() * counts[after]
+        elif after is not NEVER:
+            counts[after] = int(after.outcomes != ())
+            if mask.bit_count() > 1:
+                counts[at] += (mask.bit_count() - 1) * counts[after]
+            stack.append((after, after.classes()))
+    return counts[root]
 
 
 def distinct(expr: Expr, limit: int) -> int:
@@ -148,7 +278,7 @@ def size(expr: Expr, limit: int = MANY) -> int:
     return short if short >= limit else _count(expr, limit)
 
 
-def _count(expr: Expr, limit: int = MANY) -> int:
+def _count(expr: Expr, limit: int = MANY, most: int = MAX_STATES) -> int:
     alive = store().state
     counts: dict[Expr, int] = {}
     on_path: set[Expr] = set()
@@ -157,10 +287,10 @@ def _count(expr: Expr, limit: int = MANY) -> int:
     def after(at: Expr) -> Iterator[tuple[Expr, int]]:
         for byte, mask in at.classes():
             left = at.derive(byte)
-            if left is not NEVER and alive(left) is not None:
+            if left is not NEVER and not (left.boolean and alive(left) is None):
                 yield left, mask.bit_count()
 
-    if expr is NEVER or alive(expr) is None:
+    if expr is NEVER or (expr.boolean and alive(expr) is None):
         return 0
     at = expr
     counts[at] = 1 if at.outcomes else 0
@@ -181,9 +311,9 @@ def _count(expr: Expr, limit: int = MANY) -> int:
         if each in counts:
             counts[at] += times * counts[each]
             continue
-        if len(counts) >= MAX_STATES:
+        if len(counts) >= most:
             raise GrammarTooComplex(
-                f"the property names allowed here need more than {MAX_STATES} states to count; simplify their patterns"
+                f"the property names allowed here need more than {most} states to count; simplify their patterns"
             )
         # It is looked up again when it has been counted.
         stack[-1] = (at, chain([step], left))
@@ -194,23 +324,23 @@ def _count(expr: Expr, limit: int = MANY) -> int:
 
 
 @lru_cache(maxsize=1024)
-def endless(expr: Expr, fuel: int = 2_000) -> bool:
+def endless(expr: Expr) -> bool:
     """Whether every prefix of a string in the language leads to more strings than a text can use up. When in
-    doubt, False."""
-    if expr.boolean or not _is_unbounded(expr):
+    doubt, and where it takes more than a look, False."""
+    if expr.boolean or raw(expr) < MANY or not _is_unbounded(expr):
         return False
     seen, queue = {expr}, [expr]
     try:
         while queue:
             at = queue.pop()
-            if raw(at) < MANY and (not _is_unbounded(at) or _count(at) < MANY):
+            if raw(at) < MANY and (not _is_unbounded(at) or _count(at, MANY, LOOK) < MANY):
                 return False
             for byte, _ in at.classes():
                 left = at.derive(byte)
                 if left is not NEVER and left not in seen:
                     seen.add(left)
                     queue.append(left)
-            if len(seen) > fuel:
+            if len(seen) > LOOK:
                 return False
     except GrammarTooComplex:
         return False

@@ -278,7 +278,7 @@ def _array(frame: ArrayFrame, outcome: int | None) -> int:
         return 0
     matched = plan.counted(frame.matched, frame.match) if frame.match else frame.matched
     tail = _tail(frame, frame.at + 1, matched)
-    return tail if outcome == SCALAR else inside(plan.node(frame.at, frame.match), outcome) + tail
+    return tail if outcome in (SCALAR, arrays.SMALL) else inside(plan.node(frame.at, frame.match), outcome) + tail
 
 
 @distance.leap.register

@@ -74,7 +74,7 @@ def _derive(residual: Residual, byte: int) -> Residual | None:
         return None
     assert isinstance(inner, State)
     assert residual.text is not None
-    return FreshKey(inner, residual.taken, residual.decode, residual.text + bytes([byte]))
+    return residual.after(inner, bytes([byte]))
 
 
 def reference_matches(machine: Machine, text: str | bytes) -> bool:

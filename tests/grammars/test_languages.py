@@ -7,9 +7,10 @@ import random
 
 import pytest
 
-from structgen.grammars import regex
+from structgen.grammars import formats, regex
+from structgen.grammars.charset import ANY
 from structgen.grammars.encoding import JSON_ANY
-from structgen.grammars.expr import Expr, both, matches, neg
+from structgen.grammars.expr import Expr, both, matches, neg, rep
 from structgen.grammars.schema import languages
 
 ALPHABET = 'a1" '
@@ -39,12 +40,41 @@ def test_no_more_than_there_are(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("wanted", [1, 2, 3, 5, 9])
+def test_enough(pattern: str, wanted: int) -> None:
+    expr = lowered(pattern)
+    assert languages.holds(expr, wanted) is (len(texts(expr)) >= wanted)
+    assert min(languages._found(expr, wanted), wanted) <= len(texts(expr))
+
+
+def test_enough_of_a_format() -> None:
+    assert languages._found(formats.expr("email", JSON_ANY), 20) == 20
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_without_words(pattern: str) -> None:
     rng = random.Random(pattern)
     expr = lowered(pattern)
     words = rng.sample(["", "a", "a1", "1", "aa", '"', " "], 3)
     left = both(expr, neg(JSON_ANY.words(dict.fromkeys(words, 0))))
     assert languages.raw(left) <= len(texts(expr) - set(words)) == languages.distinct(left, 1_000)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_with_lengths(pattern: str) -> None:
+    expr = lowered(pattern)
+    for lo in range(4):
+        for hi in range(lo, 5):
+            bounded = both(expr, rep(JSON_ANY.chars(ANY), lo, hi))
+            known = {text for text in texts(expr) if lo <= len(text) <= hi}
+            assert languages.raw(bounded) <= len(known) == languages.distinct(bounded, 1_000)
+            assert languages.sized(expr, lo, hi) <= len(known)
+
+
+def test_lengths_at_a_glance() -> None:
+    name = lowered("^[a-zA-Z0-9](-?[a-zA-Z0-9])*$")
+    assert languages.raw(both(name, rep(JSON_ANY.chars(ANY), 0, 39))) >= 62
+    assert languages.raw(both(lowered("a"), rep(JSON_ANY.chars(ANY), 1, 10))) == languages.MANY
 
 
 @pytest.mark.parametrize(
