@@ -371,19 +371,38 @@ class Field(NamedTuple):
     def impossible(self) -> bool:
         if not self.types or (self.values is not None and self.values <= self.excluded):
             return True
-        return any(_same(a, b) for a in self.holds for b in self.fails)
+        return bool(self.fails) and any(_same(a, b) for a in self.holds for b in self.fails)
+
+    def excludes(self, other: Field) -> bool:
+        """``joined(other).impossible``"""
+        if not self.types & other.types:
+            return True
+        if self.values is not None or other.values is not None:
+            values = _common(self.values, other.values)
+            if values is not None and (not values or values <= self.excluded | other.excluded):
+                return True
+        if not self.fails and not other.fails:
+            return False
+        return any(_same(a, b) for a in self.holds + other.holds for b in self.fails + other.fails)
 
 
 def _same(a: Place, b: Place) -> bool:
     """Whether two subschemas are spelled alike and mean the same."""
-    return a is b or (a.scope is b.scope and a.dynamic == b.dynamic and _spelled(a) == _spelled(b))
+    if a is b:
+        return True
+    if a.scope is not b.scope or a.dynamic != b.dynamic:
+        return False
+    one, two = a.contents, b.contents
+    if isinstance(one, dict) and isinstance(two, dict) and len(one) != len(two):
+        return False
+    return _spelled(a) == _spelled(b)
 
 
 def _spelled(place: Place) -> str:
-    if place.rules.spelled is None:
-        place.rules.spelled = json.dumps(place.contents, sort_keys=True, default=lambda number: {"": str(number)})
-    found: str = place.rules.spelled
-    return found
+    rules = place.rules
+    if rules.spelled is None:
+        rules.spelled = json.dumps(place.contents, sort_keys=True, default=lambda number: {"": str(number)})
+    return rules.spelled
 
 
 class Outline(NamedTuple):
@@ -425,12 +444,12 @@ class Outline(NamedTuple):
             return True
         for key in other.required:
             mine = self.fields.get(key)
-            if mine is not None and mine.impossible:
+            if mine is not None and key not in other.fields and mine.impossible:
                 return True
         for key, field in other.fields.items():
             if key in self.required or key in other.required:
                 mine = self.fields.get(key)
-                if (field if mine is None else mine.joined(field)).impossible:
+                if field.impossible if mine is None else mine.excludes(field):
                     return True
         return False
 
