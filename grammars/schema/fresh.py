@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from structgen.errors import GrammarTooComplex
-from structgen.grammars.expr import NEVER, Expr, alt, both, matches, neg, seq, tagged
+from structgen.grammars.expr import NEVER, Expr, alt, both, literal, matches, neg, seq, tagged
 from structgen.grammars.residual import State, state
 from structgen.grammars.schema import languages
 from structgen.grammars.schema.document import Place
@@ -154,6 +154,14 @@ class Fresh:
             return False
         return len({self.node(bits) for bits in self.subsets}) == 1
 
+    @cached_property
+    def _only_class(self) -> int | None:
+        """The class of all usable keys, where that is in plain sight."""
+        if self.wishes or not 0 < len(self.features) <= MAX_SUBSETS:
+            return None
+        good = [bits for bits in self.subsets if self.node(bits).satisfiable]
+        return good[0] if len(good) == 1 else None
+
     @property
     def _base(self) -> Expr:
         return self.forest.style.encoding.any_text if self.names is None else self.names.parts.texts
@@ -259,8 +267,9 @@ class Fresh:
         if key not in self._states:
             lead = self.forest.style.layout.before_item(depth)
             left = self._without(language, taken)
-            whole = NEVER if left is NEVER else seq(lead, QUOTE, left, QUOTE)
-            if whole is not NEVER and not self._same_for_all:
+            only = self._only_class if classes is None else None
+            whole = NEVER if left is NEVER else seq(lead, QUOTE, left, QUOTE if only is None else literal(b'"', only))
+            if whole is not NEVER and only is None and not self._same_for_all:
                 whole = tagged(whole, [seq(lead, QUOTE, self._feature(i), QUOTE) for i in range(len(self.features))])
             self._states[key] = state(whole)
         return self._states[key]

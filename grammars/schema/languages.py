@@ -32,6 +32,8 @@ from structgen.grammars.residual import store
 
 MAX_STATES = 5_000
 LOOK = 100  # states
+MAX_READ = 10_000  # beginnings of texts that are remembered,
+REMEMBERED = 100  # of so many characters
 FOUND_FUEL = 1_000  # derivatives
 MANY = 1_000_000
 """From here on a language counts as endless: no text has so many keys."""
@@ -251,24 +253,42 @@ def distinct(expr: Expr, limit: int) -> int:
     return size(both(expr, JSON_CANONICAL.any_text), limit)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def is_spare(expr: Expr, text: str, others: int) -> bool:
     """Whether the language (insides of JSON strings, in every spelling of each text) can do without ``text`` and
     ``others`` more at any point: whatever begins a spelling of ``text``, all of it included, goes on to more texts
     than those. (Half an escape goes on as the whole of it does.)"""
     if endless(expr):
         return True
+    read = _beginnings(expr, others)
+    if len(read) > MAX_READ:
+        read.clear()
+        read[""] = _with_more(expr, others)
+    known = min(len(text), REMEMBERED)
+    while text[:known] not in read:
+        known -= 1
+    at = read[text[:known]]
+    while known < len(text) and at is not None and at is not NEVER:
+        for byte in next(iter(JSON_CANONICAL.spellings(text[known])), b""):
+            at = at.derive(byte)
+        at = _with_more(at, others)
+        known += 1
+        if known <= REMEMBERED:
+            read[text[:known]] = at
+    return at is not None
+
+
+@lru_cache(maxsize=64)
+def _beginnings(expr: Expr, others: int) -> dict[str, Expr | None]:
+    """Beginnings of texts -> what is left of the language; None if that is no more than ``others`` and one."""
+    return {"": _with_more(expr, others)}
+
+
+def _with_more(expr: Expr, others: int) -> Expr | None:
     try:
-        for char in ("", *text):
-            for byte in next(iter(JSON_CANONICAL.spellings(char)), b"") if char else b"":
-                expr = expr.derive(byte)
-            if expr is NEVER:
-                return True
-            if not holds(expr, others + 2):
-                return False
+        return expr if expr is NEVER or holds(expr, others + 2) else None
     except GrammarTooComplex:
-        return False
-    return True
+        return None
 
 
 @lru_cache(maxsize=1024)
