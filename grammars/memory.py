@@ -130,8 +130,7 @@ def _among(ids: NDArray[np.int32], part: Part) -> NDArray[np.bool_]:
     """Which of the ids are in a set of tokens."""
     row = part.row
     if row is None:
-        assert part.tokens is not None
-        return np.isin(ids, part.tokens)
+        return np.isin(ids, part.ids())
     found: NDArray[np.bool_] = (row[ids >> 5] >> (ids & 31).astype(np.uint32) & 1).astype(np.bool_)
     return found
 

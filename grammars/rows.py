@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from structgen.errors import GrammarError
 from structgen.grammars import walk
-from structgen.grammars.trie import Part, row_ids
+from structgen.grammars.trie import FEW, Part, row_ids
 
 MAX_ROW_BYTES = 256 << 20
-FEW = 64  # tokens of a row that is kept as a list
 MAX_KEYS = 100_000  # combinations of parts that are remembered
 
 
@@ -113,9 +112,9 @@ class Rows:
     def _of_few(self, parts: frozenset[Part], may_end: bool, more: tuple[int, ...]) -> Row | None:
         tokens = [*more, *self._end_tokens] if may_end else [*more]
         for part in parts:
-            if part.tokens is None or part.count > FEW:
+            if part.few is None:
                 return None
-            tokens += part.tokens.tolist()
+            tokens += part.few
         if len(tokens) > FEW:
             return None
         key = tuple(sorted(set(tokens)))

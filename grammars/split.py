@@ -82,9 +82,9 @@ class Walked(NamedTuple):
 
 
 def split_state(state: State, trie: Trie) -> Split:
-    """``split`` for a DFA state. Counters larger than the longest suffix are clamped first, so that
+    """``split`` for a DFA state. Counters larger than the longest token are clamped first, so that
     ``maxLength: 100000`` and ``maxLength: 90000`` share their answer."""
-    state = state.clamped(trie.max_len)
+    state = state.clamped(trie.shared.longest)
     known = state.splits.get(trie.id)
     if known is not None:
         return known
@@ -118,7 +118,7 @@ def _first(allowed: int) -> NDArray[np.uint8]:
 
 def walked(state: State, trie: Trie) -> Walked:
     """The split of a state by a walk of its DFA over the whole trie."""
-    state = state.clamped(trie.max_len)
+    state = state.clamped(trie.shared.longest)
     known = state.walks.get(trie.id)
     if known is not None:
         return known
@@ -134,21 +134,18 @@ def walked(state: State, trie: Trie) -> Walked:
 
 
 def _walk(state: State, trie: Trie) -> Walked:
-    shared = trie.shared
-    at = shared.at
-    at[:] = (trie.root, trie.root + 1, 0, 0)
-    shared.stack[0] = state.store.row(state)
-    last = int(trie.end[trie.root])
-    store = state.store
+    shared, store, kids = trie.shared, state.store, trie.kids[0]
+    shared.at[:] = 0
+    shared.stack[0] = store.row(state)
+    shared.cursor[:2] = kids[trie.root : trie.root + 2]
     while True:
-        j, n, m = walk.walk(
-            store.delta, store.flags, trie.byte, trie.depth, trie.end, trie.start, trie.tokens, shared.stack, at,
+        n, m = walk.walk(
+            store.delta, store.flags, *trie.kids, trie.start, trie.tokens, shared.stack, shared.cursor, shared.at,
             shared.stay, shared.end_nodes, shared.end_states,
         )  # fmt: skip
-        if j >= last:
+        if shared.at[0] < 0:
             break
-        trie.fill(state, int(j))
-        at[1], at[2], at[3] = j, n, m
+        trie.fill(store)
     stay = Part(shared.stay[:n].copy(), shared.words) if n else None
     groups: dict[int, list[NDArray[np.int32]]] = {}
     firsts: dict[int, int] = {}
@@ -293,10 +290,12 @@ def _walk_words(expr: Words, trie: Trie) -> Walked:
     n, m = walk.words(
         codes, offsets, is_json, expr.tail[0] if expr.tail else -1,
         np.array(list(expr.partial), dtype=np.uint8) if expr.partial else _NOTHING,
-        trie.byte, trie.depth, trie.end, trie.start, trie.tokens, trie.root,
-        shared.words_state, shared.stay, shared.end_nodes, shared.end_states,
+        *trie.kids, trie.start, trie.tokens, trie.root, shared.words_state, shared.cursor,
+        shared.stay, shared.end_nodes, shared.end_states,
     )  # fmt: skip
     stay = Part(shared.stay[:n].copy(), shared.words) if n else None
+    if not m:
+        return Walked(stay, (), ())
     groups: dict[int, list[int]] = {}
     for node, word in zip(shared.end_nodes[:m].tolist(), shared.end_states[:m].tolist(), strict=True):
         groups.setdefault(outcomes[word], []).append(node)
@@ -348,18 +347,18 @@ class _Counts:
     def __init__(self, star: State, trie: Trie) -> None:
         shared = trie.shared
         at, stack, counts = shared.at, shared.stack, np.zeros(len(shared.stack), dtype=np.int32)
-        at[:] = (trie.root, trie.root + 1, 0, 0)
+        at[:] = (0, trie.root + 1, 0, 0)
         stack[0] = star.store.row(star)
         needs = np.empty(len(shared.stay), dtype=np.int32)
         store, last = star.store, int(trie.end[trie.root])
         while True:
             j, n = walk.count(
-                store.delta, store.flags, star.row, trie.byte, trie.depth, trie.end, trie.start, trie.tokens, stack,
-                counts, at, shared.stay, needs, shared.end_nodes, shared.end_states,
+                store.delta, store.flags, star.row, trie.root, trie.byte, trie.depth, trie.end, trie.start, trie.tokens,
+                stack, counts, at, shared.stay, needs, shared.end_nodes, shared.end_states,
             )  # fmt: skip
             if j >= last:
                 break
-            trie.fill(star, int(j))
+            trie.fill_at(store, int(j))
         m = int(at[3])
         order = np.argsort(needs[:n], kind="stable")
         self.stay, self.needs = shared.stay[:n][order], needs[:n][order]

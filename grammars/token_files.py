@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from structgen.errors import ModelError
-from structgen.grammars import token_sources
+from structgen.grammars import disk_store, token_sources, token_store
 from structgen.grammars.gguf_metadata import MAGIC
 from structgen.grammars.piece_model import PieceModel, read_gguf_pieces, read_sentencepiece
 from structgen.grammars.piece_tokenizer import build_tokenizer
@@ -21,6 +21,8 @@ from structgen.grammars.token_bytes import token_decoder
 from structgen.grammars.token_sources import Added, TokenTable, table_of
 
 NAMES = ("tokenizer.json", "tekken.json", "tokenizer.model")
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+_CONFIGS = ("generation_config.json", "config.json")
 
 
 def read_path(path: str | os.PathLike[str]) -> TokenTable:
@@ -89,14 +91,29 @@ def _with_stops(table: TokenTable, stops: tuple[int, ...]) -> TokenTable:
 
 
 def _from_json(file: Path) -> TokenTable:
+    beside = [_bytes_of(file.parent / name) for name in (_TOKENIZER_CONFIG, *_CONFIGS)]
+    key = disk_store.key_of(disk_store.digest_of(file), *beside)
+    encoder = HuggingFaceEncoder(partial(load_tokenizer_json, file))
+    stored = token_store.load(key, encoder)
+    if stored is not None:
+        return stored
     document = _parse_without_merges(file)
     if isinstance(document, dict) and isinstance(document.get("model"), dict) and "vocab" in document["model"]:
-        return _from_tokenizer_json(document, file)
+        table = _from_tokenizer_json(document, file, encoder)
+        token_store.save(key, table)
+        return table
     if isinstance(document, dict) and isinstance(document.get("vocab"), list) and "config" in document:
         return _from_tekken(document, file)
     raise ModelError(
         f"{file} is JSON but neither a tokenizer.json (with model.vocab) nor a tekken.json (with config and vocab)"
     )
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 _MERGES = re.compile(rb'(?<=[\s,{])"merges"\s*:\s*\[')
@@ -117,7 +134,7 @@ def _parse_without_merges(file: Path) -> Any:
         raise ModelError(f"{file} is not valid JSON: {error}. Fetch it again.") from error
 
 
-def _from_tokenizer_json(document: dict[str, Any], file: Path) -> TokenTable:
+def _from_tokenizer_json(document: dict[str, Any], file: Path, encoder: HuggingFaceEncoder) -> TokenTable:
     model = document["model"]
     token_sources.refuse_word_pieces(model.get("type", "BPE"), model)
     decoder = token_decoder(document.get("decoder"), document.get("pre_tokenizer"))
@@ -128,12 +145,11 @@ def _from_tokenizer_json(document: dict[str, Any], file: Path) -> TokenTable:
         unknown_id = model.get("unk_id")
         unknown = vocab[unknown_id] if unknown_id is not None else None
     added = [Added(t["id"], t["content"], bool(t.get("special"))) for t in document.get("added_tokens") or ()]
-    config = read_json(file.parent / "tokenizer_config.json") or {}
+    config = read_json(file.parent / _TOKENIZER_CONFIG) or {}
     named = [name for key in ("eos_token", "bos_token") if (name := token_name(config.get(key)))]
     tokens, special = table_of(vocab, added, decoder, unknown=unknown, special_names=named)
     own = tuple(special[name] for name in named[:1] if config.get("eos_token") and name in special)
     stops = config_stops(file.parent, special, own)
-    encoder = HuggingFaceEncoder(partial(load_tokenizer_json, file))
     return TokenTable(tokens, special, stops, encoder, decoder.strips_leading_space)
 
 
@@ -162,7 +178,7 @@ def config_stops(folder: Path, special: Mapping[str, int], own: Iterable[int]) -
     ``own``. Where some of them are special tokens, those that are not are left out: a config that was never set says
     2, which is ``#`` to many tokenizers."""
     listed: list[int] = []
-    for name in ("generation_config.json", "config.json"):
+    for name in _CONFIGS:
         config = read_json(folder / name)
         ids = config.get("eos_token_id") if isinstance(config, dict) else None
         if ids is None and isinstance(config, dict) and isinstance(config.get("text_config"), dict):

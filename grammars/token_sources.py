@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from structgen.errors import ModelError
 from structgen.grammars.piece_model import PieceModel
@@ -35,6 +38,7 @@ class TokenTable:
         eos_token_ids: the ids that end a generation, as far as the source says.
         encoder: cuts text into ids; None where there is nothing to do it with.
         strips_leading_space: the tokenizer's decode drops a space at the start of a text.
+        digest: ``digest_of(tokens)``, where it is known already.
     """
 
     tokens: Sequence[bytes | None]
@@ -42,6 +46,15 @@ class TokenTable:
     eos_token_ids: tuple[int, ...]
     encoder: Encoder | None = None
     strips_leading_space: bool = False
+    digest: bytes | None = None
+
+
+def digest_of(tokens: Sequence[bytes | None]) -> bytes:
+    """A hash of the bytes of all ids; empty ones are as good as None. 16 bytes."""
+    lengths = np.array([len(data) if data else 0 for data in tokens], dtype=np.int64)
+    digest = hashlib.blake2b(lengths.tobytes(), digest_size=16)
+    digest.update(b"".join([data or b"" for data in tokens]))
+    return digest.digest()
 
 
 @dataclass(frozen=True)

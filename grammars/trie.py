@@ -5,58 +5,67 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from structgen.grammars import walk
-from structgen.grammars.residual import State
+from structgen.grammars import disk_store, walk
+from structgen.grammars.residual import Store
 
 _ids = count()
 MAX_TOKEN_BYTES = 4096
-SMALL = 512  # tokens of a part that is copied rather than kept beside others
+LEAST_STORED = 1 << 14  # tokens; smaller tries are built about as fast as they are read
+FEW = 64  # tokens of a part that is copied rather than kept beside others
 ANY_FIRST: NDArray[np.uint8] = np.ones(256, dtype=np.uint8)
 
 
 class Part:
-    """A set of token ids, kept as a list (int32) or, when that is smaller, as a mask row (uint32)."""
+    """A set of token ids, kept as a tuple when they are few, as a list (int32) or, when that is smaller, as a mask row
+    (uint32)."""
 
-    __slots__ = ("count", "row", "tokens")
+    __slots__ = ("_tokens", "count", "few", "row")
 
-    def __init__(self, tokens: NDArray[np.int32], words: int) -> None:
+    def __init__(self, tokens: Sequence[int] | NDArray[np.int32], words: int) -> None:
         self.count = len(tokens)
-        self.tokens: NDArray[np.int32] | None = tokens
+        self.few: tuple[int, ...] | None = None
         self.row: NDArray[np.uint32] | None = None
-        if len(tokens) > words:
+        self._tokens: NDArray[np.int32] | None = None
+        if self.count <= FEW:
+            self.few = tuple(tokens.tolist() if isinstance(tokens, np.ndarray) else tokens)
+            return
+        ids = np.asarray(tokens, dtype=np.int32)
+        if self.count > words:
             self.row = np.zeros(words, dtype=np.uint32)
-            walk.set_bits(self.row, tokens)
-            self.tokens = None
+            walk.set_bits(self.row, ids)
+        else:
+            self._tokens = ids
 
     def add_to(self, row: NDArray[np.uint32]) -> None:
         """Set the bits of these tokens in ``row``."""
         if self.row is not None:
             np.bitwise_or(row, self.row, out=row)
         else:
-            assert self.tokens is not None
-            walk.set_bits(row, self.tokens)
+            walk.set_bits(row, self.ids())
 
     def ids(self) -> NDArray[np.int32]:
         """The token ids, int32."""
-        if self.tokens is not None:
-            return self.tokens
-        assert self.row is not None
-        return row_ids(self.row)
+        if self._tokens is not None:
+            return self._tokens
+        return row_ids(self.row) if self.row is not None else np.array(self.few, dtype=np.int32)
 
 
 def joined(parts: Collection[Part], words: int) -> tuple[Part, ...]:
-    """The parts, small ones put together to one."""
+    """The parts, those of few tokens put together to one."""
     if len(parts) < 2:
         return tuple(parts)
-    small = [part.tokens for part in parts if part.tokens is not None and part.count <= SMALL]
-    if len(small) < 2:
+    few = [part for part in parts if part.few is not None]
+    if len(few) < 2:
         return tuple(parts)
-    large = [part for part in parts if part.tokens is None or part.count > SMALL]
-    return (*large, Part(np.concatenate(small), words))
+    tokens: list[int] = []
+    for part in few:
+        tokens += part.few or ()
+    return (*[part for part in parts if part.few is None], Part(tokens, words))
 
 
 def row_ids(row: NDArray[np.uint32]) -> NDArray[np.int32]:
@@ -70,13 +79,27 @@ class _Shared:
     def __init__(self, data: Sequence[bytes | None], nodes: int, words: int, max_len: int) -> None:
         self.tokens = data
         self.words = words
+        self.longest = max_len
+        """Length in bytes of the longest token."""
         self.stay = np.zeros(len(data) + 1, dtype=np.int32)
         self.end_nodes = np.zeros(nodes + 1, dtype=np.int32)
         self.end_states = np.zeros(nodes + 1, dtype=np.int32)
         self.stack = np.zeros(max_len + 2, dtype=np.int32)
         self.words_state = np.zeros((max_len + 2) * walk.WORD_FIELDS, dtype=np.int64)
         self.at = np.zeros(4, dtype=np.int64)
+        self.cursor = np.zeros(2 * max_len + 4, dtype=np.int32)
         self.by_content: dict[tuple[bytes, bytes, bytes, bytes], Trie] = {}
+
+
+Kids = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
+"""The children of every node, see ``walk.children``."""
+
+
+def _kids(byte: NDArray[np.uint8], depth: NDArray[np.int32], end: NDArray[np.int32]) -> Kids:
+    size = len(byte)
+    made = np.empty(size + 1, dtype=np.int32), np.empty(size, dtype=np.int32), np.empty(size, dtype=np.uint8)
+    walk.children(depth, end, byte, *made)
+    return made
 
 
 class Trie:
@@ -85,11 +108,10 @@ class Trie:
     Attributes:
         here: tokens whose suffix is empty.
         deeper: some suffix is not empty.
-        max_len: length in bytes of the longest suffix.
     """
 
     __slots__ = (
-        "_views", "byte", "deeper", "depth", "end", "here", "id", "max_len", "root",
+        "_views", "byte", "deeper", "depth", "end", "here", "id", "kids", "root",
         "shared", "start", "tokens",
     )  # fmt: skip
 
@@ -103,6 +125,7 @@ class Trie:
         tokens: NDArray[np.int32],
         root: int,
         views: dict[int, Trie] | None = None,
+        kids: Kids | None = None,
     ) -> None:
         self.id = next(_ids)
         self.shared = shared
@@ -112,51 +135,40 @@ class Trie:
         self._views[root] = self
         last = int(end[root])
         self.deeper = last > root + 1
-        self.max_len = int(depth[root:last].max()) - int(depth[root])
+        self.kids = _kids(byte, depth, end) if kids is None else kids
         here = tokens[start[root] : start[root + 1]]
         self.here: Part | None = Part(here, shared.words) if len(here) else None
 
     @classmethod
-    def of_tokens(cls, tokens: Sequence[bytes | None], words: int) -> Trie:
-        """The trie of a vocabulary: ``tokens[i]`` are the bytes of id i (None or empty: left out)."""
-        kept = [id for id, data in enumerate(tokens) if data]
-        kept.sort(key=tokens.__getitem__)  # type: ignore[arg-type]
-        strings: list[bytes] = [tokens[id] for id in kept]  # type: ignore[misc]
-        lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
-        longest = int(lengths.max(initial=0))
-        if longest > MAX_TOKEN_BYTES:
-            raise ValueError(f"a token of the vocabulary is longer than {MAX_TOKEN_BYTES} bytes")
-        new = np.ones(len(strings), dtype=bool)
-        new[1:] = [a != b for a, b in pairwise(strings)]
-        firsts = np.flatnonzero(new)
-        joined = np.frombuffer(b"".join([strings[i] for i in firsts.tolist()]), dtype=np.uint8).copy()
-        offsets = np.zeros(len(firsts) + 1, dtype=np.int64)
-        np.cumsum(lengths[new], out=offsets[1:])
-        room = len(joined) + 1
-        byte = np.zeros(room, dtype=np.uint8)
-        depth = np.zeros(room, dtype=np.int32)
-        end = np.zeros(room, dtype=np.int32)
-        at = walk.build(joined, offsets, byte, depth, end)
-        nodes, at = int(at[-1]), at[:-1]
-        ids = np.array(kept, dtype=np.int32)
-        sizes = np.zeros(nodes + 1, dtype=np.int32)
-        sizes[at + 1] = np.diff(np.append(firsts, len(strings)))
-        start = np.cumsum(sizes, dtype=np.int32)
-        shared = _Shared(tokens, nodes, words, longest)
-        return cls(shared, byte[:nodes].copy(), depth[:nodes].copy(), end[:nodes].copy(), start, ids, 0)
+    def of_tokens(cls, tokens: Sequence[bytes | None], words: int, key: str | None = None) -> Trie:
+        """The trie of a vocabulary: ``tokens[i]`` are the bytes of id i (None or empty: left out).
+
+        Args:
+            words: uint32 words of a mask row.
+            key: a name for these tokens in the on-disk store (a hash of them); None: not stored.
+        """
+        arrays = None if key is None else disk_store.load("trie", key)
+        if arrays is None:
+            arrays = _laid_out(tokens)
+            if key is not None and len(tokens) >= LEAST_STORED:
+                disk_store.save("trie", key, arrays)
+        byte, depth, end, start, ids = (arrays[name] for name in ("byte", "depth", "end", "start", "ids"))
+        shared = _Shared(tokens, len(byte), words, int(depth.max(initial=0)))
+        return cls(shared, byte, depth, end, start, ids, 0)
 
     def view(self, node: int) -> Trie:
         """The subtree of ``node``, sharing the arrays."""
         found = self._views.get(node)
         if found is None:
             found = Trie(
-                self.shared, self.byte, self.depth, self.end, self.start, self.tokens, node, self._views
+                self.shared, self.byte, self.depth, self.end, self.start, self.tokens, node, self._views,
+                self.kids,
             )
         return found
 
     def child(self, node: int, byte: int) -> int:
         """The child of ``node`` for a byte; -1 if there is none."""
-        found: int = walk.child(self.byte, self.end, node, byte)
+        found: int = walk.child(*self.kids, node, byte)
         return found
 
     def union(self, roots: NDArray[np.int32], first: NDArray[np.uint8] = ANY_FIRST) -> Trie:
@@ -168,11 +180,19 @@ class Trie:
         n, t = walk.merge(self.byte, self.end, self.start, self.tokens, roots, first, nodes, *out)
         return self._interned(n, t, *out)
 
-    def fill(self, state: State, node: int) -> None:
-        """Build the transition that a walk from ``state`` misses at ``node``."""
-        missing = state.store.rows[int(self.shared.stack[self.depth[node] - self.depth[self.root] - 1])]
+    def fill(self, store: Store) -> None:
+        """Build the transition at which ``walk.walk`` has stopped."""
+        shared = self.shared
+        depth = int(shared.at[0])
+        missing = store.rows[int(shared.stack[depth])]
         assert missing is not None
-        state.store.fill(missing, int(self.byte[node]))
+        store.fill(missing, int(self.kids[2][shared.cursor[2 * depth]]))
+
+    def fill_at(self, store: Store, node: int) -> None:
+        """Build the transition to ``node`` at which ``walk.count`` has stopped."""
+        missing = store.rows[int(self.shared.stack[self.depth[node] - self.depth[self.root] - 1])]
+        assert missing is not None
+        store.fill(missing, int(self.byte[node]))
 
     def _interned(
         self, n: int, t: int, byte: NDArray[np.uint8], depth: NDArray[np.int32], end: NDArray[np.int32],
@@ -210,3 +230,34 @@ def _buffers(
         np.empty(nodes + 1, dtype=np.int32),
         np.empty(tokens, dtype=np.int32),
     )
+
+
+def _laid_out(tokens: Sequence[bytes | None]) -> dict[str, NDArray[Any]]:
+    """The arrays of the trie of a vocabulary."""
+    kept = [id for id, data in enumerate(tokens) if data]
+    kept.sort(key=tokens.__getitem__)  # type: ignore[arg-type]
+    strings: list[bytes] = [tokens[id] for id in kept]  # type: ignore[misc]
+    lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
+    if int(lengths.max(initial=0)) > MAX_TOKEN_BYTES:
+        raise ValueError(f"a token of the vocabulary is longer than {MAX_TOKEN_BYTES} bytes")
+    new = np.ones(len(strings), dtype=bool)
+    new[1:] = [a != b for a, b in pairwise(strings)]
+    firsts = np.flatnonzero(new)
+    joined = np.frombuffer(b"".join([strings[i] for i in firsts.tolist()]), dtype=np.uint8).copy()
+    offsets = np.zeros(len(firsts) + 1, dtype=np.int64)
+    np.cumsum(lengths[new], out=offsets[1:])
+    room = len(joined) + 1
+    byte = np.zeros(room, dtype=np.uint8)
+    depth = np.zeros(room, dtype=np.int32)
+    end = np.zeros(room, dtype=np.int32)
+    at = walk.build(joined, offsets, byte, depth, end)
+    nodes, at = int(at[-1]), at[:-1]
+    sizes = np.zeros(nodes + 1, dtype=np.int32)
+    sizes[at + 1] = np.diff(np.append(firsts, len(strings)))
+    return {
+        "byte": byte[:nodes].copy(),
+        "depth": depth[:nodes].copy(),
+        "end": end[:nodes].copy(),
+        "start": np.cumsum(sizes, dtype=np.int32),
+        "ids": np.array(kept, dtype=np.int32),
+    }

@@ -8,10 +8,8 @@ from functools import cached_property
 from operator import index
 from typing import Any, SupportsIndex
 
-import numpy as np
-
 from structgen.errors import ModelError
-from structgen.grammars.token_sources import TokenTable, read_tokens
+from structgen.grammars.token_sources import TokenTable, digest_of, read_tokens
 
 
 class Vocabulary:
@@ -44,8 +42,10 @@ class Vocabulary:
         """Use ``from_tokenizer``. ``table.tokens`` must hold no bytes at or past ``size``."""
         tokens = [data if data else None for data in table.tokens[:size]]
         tokens += [None] * (size - len(tokens))
+        digest = table.digest if size == len(table.tokens) else None
         for token_id in eos_token_ids:
-            tokens[token_id] = None
+            if tokens[token_id] is not None:
+                tokens[token_id] = digest = None
         self.__dict__.update(
             size=size,
             tokens=tuple(tokens),
@@ -53,6 +53,7 @@ class Vocabulary:
             special={name: i for name, i in table.special.items() if i < size},
             strips_leading_space=table.strips_leading_space,
             _encoder=table.encoder,
+            _digest=digest,
         )
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -159,10 +160,7 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything that masks depend on: bytes of the ids, end ids and special names."""
-        lengths = np.array([-1 if data is None else len(data) for data in self.tokens], dtype=np.int64)
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(lengths.tobytes())
-        digest.update(b"".join([data or b"" for data in self.tokens]))
+        digest = hashlib.blake2b(self.__dict__["_digest"] or digest_of(self.tokens), digest_size=16)
         digest.update(repr((self.eos_token_ids, sorted(self.special.items()))).encode())
         return digest.hexdigest()
 

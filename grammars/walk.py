@@ -36,7 +36,7 @@ _MISS = MISS
 _DEAD = DEAD
 
 
-class _Notice(event.Listener):  # type: ignore[misc]
+class _Notice(event.Listener):
     """Says why the import takes so long, when it does: nothing is compiled where the cache on disk has all kernels."""
 
     given = False
@@ -98,55 +98,96 @@ def build(
     return at
 
 
-@njit(
-    _three(_delta, _u8, _u8, _i32, _i32, _i32, _i32, _i32, _i64, _i32, _i32, _i32), cache=True, nogil=True
-)
+@njit(_two(_i32, _i32, _u8, _i32, _i32, _u8), cache=True, nogil=True)
+def children(
+    depth: NDArray[np.int32],
+    end: NDArray[np.int32],
+    byte: NDArray[np.uint8],
+    kids: NDArray[np.int32],
+    kid_nodes: NDArray[np.int32],
+    kid_bytes: NDArray[np.uint8],
+) -> Any:
+    """List the children of every node: those of node j are ``kid_nodes[kids[j]:kids[j + 1]]``, with their bytes beside
+    them. (In the trie itself they lie far apart, and looking for one would miss the cache at each step.) ``kids`` has
+    one more element than there are nodes. Returns (nodes, children)."""
+    n = len(depth)
+    base = depth[0]
+    path = np.zeros(1 << 16, dtype=np.int32)
+    kids[:] = 0
+    for j in range(1, n):
+        d = depth[j] - base
+        path[d] = j
+        kids[path[d - 1] + 1] += 1
+    for j in range(n):
+        kids[j + 1] += kids[j]
+    places = kids[:n].copy()
+    path[0] = 0
+    for j in range(1, n):
+        d = depth[j] - base
+        path[d] = j
+        place = places[path[d - 1]]
+        kid_nodes[place] = j
+        kid_bytes[place] = byte[j]
+        places[path[d - 1]] += 1
+    return n, kids[n]
+
+
+@njit(_two(_delta, _u8, _i32, _i32, _u8, _i32, _i32, _i32, _i32, _i64, _i32, _i32, _i32), cache=True, nogil=True)
 def walk(
     delta: NDArray[np.int32],
     flags: NDArray[np.uint8],
-    byte: NDArray[np.uint8],
-    depth: NDArray[np.int32],
-    end: NDArray[np.int32],
+    kids: NDArray[np.int32],
+    kid_nodes: NDArray[np.int32],
+    kid_bytes: NDArray[np.uint8],
     start: NDArray[np.int32],
     tokens: NDArray[np.int32],
     stack: NDArray[np.int32],
+    cursor: NDArray[np.int32],
     at: NDArray[np.int64],
     stay: NDArray[np.int32],
     end_nodes: NDArray[np.int32],
     end_states: NDArray[np.int32],
 ) -> Any:
-    """Run the DFA over the subtree of node ``at[0]``, from node ``at[1]`` on; ``stack[d]`` is the state at relative
-    depth d. Tokens that end in a live state go to ``stay``; nodes where the terminal may end go to ``end_nodes`` /
-    ``end_states``. ``at[2:4]`` hold the counts so far. Returns (next node, counts): a next node inside the subtree is
-    one whose transition is not built yet."""
-    root = at[0]
-    j = at[1]
-    n = at[2]
-    m = at[3]
-    last = end[root]
-    base = depth[root]
-    while j < last:
-        d = depth[j] - base
-        s = delta[stack[d - 1], byte[j]]
+    """Run the DFA over the nodes below a root. ``stack[d]`` is the state at depth d below it, ``cursor[2 * d]`` the
+    next child there, ``cursor[2 * d + 1]`` one past the last. Tokens that end in a live state go to ``stay``; nodes
+    where the terminal may end go to ``end_nodes`` / ``end_states``.
+
+    ``at`` says where to go on and is updated: depth, tokens so far, ends so far. Where it stops at a depth of 0 or
+    more, the transition to the next child there is not built yet. Returns tokens and ends."""
+    d = at[0]
+    n = at[1]
+    m = at[2]
+    while d >= 0:
+        k = cursor[2 * d]
+        if k == cursor[2 * d + 1]:
+            d -= 1
+            continue
+        s = delta[stack[d], kid_bytes[k]]
         if s <= _DEAD:
             if s == _MISS:
                 break
-            j = end[j]
+            cursor[2 * d] = k + 1
             continue
-        stack[d] = s
+        cursor[2 * d] = k + 1
+        j = kid_nodes[k]
         flag = flags[s]
         if flag & _ENDS:
             end_nodes[m] = j
             end_states[m] = s
             m += 1
         if flag & _LIVE:
-            for k in range(start[j], start[j + 1]):
-                stay[n] = tokens[k]
+            for i in range(start[j], start[j + 1]):
+                stay[n] = tokens[i]
                 n += 1
-            j += 1
-        else:
-            j = end[j]
-    return j, n, m
+            if kids[j] < kids[j + 1]:
+                d += 1
+                stack[d] = s
+                cursor[2 * d] = kids[j]
+                cursor[2 * d + 1] = kids[j + 1]
+    at[0] = d
+    at[1] = n
+    at[2] = m
+    return n, m
 
 
 # ------------------------------------------------------------------------------------------------ words
@@ -323,7 +364,7 @@ def _read_spelling(
 
 
 @njit(
-    _two(_i32, _i32, int64, int64, _u8, _u8, _i32, _i32, _i32, _i32, int64, _i64, _i32, _i32, _i32),
+    _two(_i32, _i32, int64, int64, _u8, _i32, _i32, _u8, _i32, _i32, int64, _i64, _i32, _i32, _i32, _i32),
     cache=True,
     nogil=True,
 )
@@ -333,21 +374,23 @@ def words(
     is_json: int,
     tail: int,
     begun: NDArray[np.uint8],
-    byte: NDArray[np.uint8],
-    depth: NDArray[np.int32],
-    end: NDArray[np.int32],
+    kids: NDArray[np.int32],
+    kid_nodes: NDArray[np.int32],
+    kid_bytes: NDArray[np.uint8],
     start: NDArray[np.int32],
     tokens: NDArray[np.int32],
     root: int,
     state: NDArray[np.int64],
+    cursor: NDArray[np.int32],
     stay: NDArray[np.int32],
     end_nodes: NDArray[np.int32],
     end_words: NDArray[np.int32],
 ) -> Any:
-    """Read sorted words over the subtree of ``root``: ``codes[offsets[i]:offsets[i + 1]]`` are the code points of word
+    """Read sorted words over the nodes below ``root``: ``codes[offsets[i]:offsets[i + 1]]`` are the code points of word
     i, which JSON spells in any way (``is_json``), or bytes. ``tail`` is the byte that closes a word, -1 if none does.
     ``begun`` has been read before. Tokens that end inside go to ``stay``, nodes at which a word ends to ``end_nodes`` /
-    ``end_words``; returns the two counts. ``state`` is scratch: ``WORD_FIELDS`` for each level, two more levels."""
+    ``end_words``; returns the two counts. ``state`` is scratch (``WORD_FIELDS`` for each level, two more levels), and
+    so is ``cursor``, see ``walk``."""
     state[0] = 0
     state[1] = len(offsets) - 1
     state[2] = 0
@@ -361,22 +404,25 @@ def words(
             return n, m
         for k in range(WORD_FIELDS):
             state[k] = state[k + WORD_FIELDS]
-    j = root + 1
-    last = end[root]
-    base = depth[root] + 1
-    while j < last:
-        at = (depth[j] - base) * WORD_FIELDS
-        found = _read_spelling(codes, offsets, state, at, byte[j], is_json, tail)
-        if found == -1:
-            j = end[j]
+    d = 0
+    cursor[0] = kids[root]
+    cursor[1] = kids[root + 1]
+    while d >= 0:
+        k = cursor[2 * d]
+        if k == cursor[2 * d + 1]:
+            d -= 1
             continue
+        cursor[2 * d] = k + 1
+        found = _read_spelling(codes, offsets, state, d * WORD_FIELDS, kid_bytes[k], is_json, tail)
+        if found == -1:
+            continue
+        j = kid_nodes[k]
         if found >= 0:
             end_nodes[m] = j
             end_words[m] = found
             m += 1
-            j = end[j]
             continue
-        to = at + WORD_FIELDS
+        to = (d + 1) * WORD_FIELDS
         if tail < 0 and state[to + 3] == _AT_CHAR:
             lo = state[to]
             if offsets[lo + 1] - offsets[lo] == state[to + 2]:
@@ -384,27 +430,31 @@ def words(
                 end_words[m] = lo
                 m += 1
                 if state[to + 1] - lo == 1:
-                    j = end[j]
                     continue
-        for k in range(start[j], start[j + 1]):
-            stay[n] = tokens[k]
+        for i in range(start[j], start[j + 1]):
+            stay[n] = tokens[i]
             n += 1
-        j += 1
+        if kids[j] < kids[j + 1]:
+            d += 1
+            cursor[2 * d] = kids[j]
+            cursor[2 * d + 1] = kids[j + 1]
     return n, m
 
 
-@njit(int64(_u8, _i32, int64, int64), cache=True, nogil=True)
-def child(byte: NDArray[np.uint8], end: NDArray[np.int32], node: int, wanted: int) -> int:
+@njit(int64(_i32, _i32, _u8, int64, int64), cache=True, nogil=True)
+def child(
+    kids: NDArray[np.int32], kid_nodes: NDArray[np.int32], kid_bytes: NDArray[np.uint8], node: int, wanted: int
+) -> int:
     """The child of ``node`` for the byte ``wanted``; -1 if there is none."""
-    at = node + 1
-    last = end[node]
-    while at < last and byte[at] < wanted:  # children are sorted
-        at = end[at]
-    return at if at < last and byte[at] == wanted else -1
+    for k in range(kids[node], kids[node + 1]):
+        if kid_bytes[k] >= wanted:
+            found: int = kid_nodes[k] if kid_bytes[k] == wanted else -1
+            return found
+    return -1
 
 
 @njit(
-    _two(_delta, _u8, int64, _u8, _i32, _i32, _i32, _i32, _i32, _i32, _i64, _i32, _i32, _i32, _i32),
+    _two(_delta, _u8, int64, int64, _u8, _i32, _i32, _i32, _i32, _i32, _i32, _i64, _i32, _i32, _i32, _i32),
     cache=True,
     nogil=True,
 )
@@ -412,6 +462,7 @@ def count(
     delta: NDArray[np.int32],
     flags: NDArray[np.uint8],
     between: int,
+    root: int,
     byte: NDArray[np.uint8],
     depth: NDArray[np.int32],
     end: NDArray[np.int32],
@@ -426,9 +477,9 @@ def count(
     end_counts: NDArray[np.int32],
 ) -> Any:
     """``walk`` for characters and what closes them: ``between`` is the state between characters, ``counts[d]`` how many
-    are complete at relative depth d. ``needs`` says how many characters a token that stays has begun. ``at`` is
-    updated: (root, next node, tokens, ends). Returns (next node, counts of tokens)."""
-    root = at[0]
+    are complete at relative depth d. ``needs`` says how many characters a token that stays has begun. ``at[1:4]``
+    is updated: next node, tokens, ends. Returns (next node, tokens); a next node inside is one whose transition is not
+    built yet."""
     j = at[1]
     n = at[2]
     m = at[3]
