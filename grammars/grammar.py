@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 from structgen.errors import GrammarError, UnsupportedGrammar
 from structgen.grammars import machine as m
@@ -56,7 +56,7 @@ class Grammar:
         self._convert = convert
         self._bytes = 1_000
         """The size of its source, or a guess."""
-        self._compiled: WeakKeyDictionary[Vocabulary, ref[CompiledGrammar]] = WeakKeyDictionary()
+        self._compiled: list[ref[CompiledGrammar]] = []
 
     # -- front ends
 
@@ -192,12 +192,10 @@ class Grammar:
         long as somebody holds it; the vocabulary holds those that were used last."""
         from structgen.grammars.matcher import CompiledGrammar
 
-        remembered = self._compiled.get(vocab)
-        found = None if remembered is None else remembered()
+        found = next((each for at in self._compiled if (each := at()) is not None and each.vocab == vocab), None)
         if found is None:
             found = CompiledGrammar(self, vocab)
-            with LOCK:
-                self._compiled[vocab] = ref(found)
+            self._compiled = [*(at for at in self._compiled if at() is not None), ref(found)]
         _compiled_for(vocab).put(self, found, self._bytes)
         return found
 

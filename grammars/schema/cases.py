@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from structgen.errors import GrammarTooComplex
+from structgen.grammars.residual import when_replaced
 from structgen.grammars.schema.completion import Completion, Written
 from structgen.grammars.schema.expand import referred
 from structgen.grammars.schema.fresh import Feature, Fresh, Wish, readings, spellable
@@ -13,11 +15,27 @@ from structgen.grammars.schema.keywords import Rules, SomeKey
 from structgen.grammars.schema.literals import accepts, in_scope, places_for
 
 if TYPE_CHECKING:
-    from structgen.grammars.schema.nodes import Forest, Node
+    from structgen.grammars.schema.document import Place
+    from structgen.grammars.schema.nodes import Forest, Node, Style
 
 MAX_WISHES = 6
 MAX_ANY = 32
 """The same where any value will do."""
+
+
+_SPECIAL = frozenset(("dependents", "names", "pattern_properties", "some"))
+"""Fields of ``Rules`` that say more of keys than most objects do."""
+
+
+@lru_cache(maxsize=16)
+def any_fresh(style: Style) -> Fresh:
+    """Other keys of which nothing is said, shared by all grammars of a style."""
+    from structgen.grammars.schema.nodes import any_value
+
+    return Fresh(any_value(style).forest, (), (), None, ())
+
+
+when_replaced(any_fresh.cache_clear)
 
 
 class ObjectCase:
@@ -26,18 +44,40 @@ class ObjectCase:
     def __init__(self, forest: Forest, rules: tuple[Rules, ...]) -> None:
         self.forest = forest
         self.rules = rules
+        self._nodes: dict[tuple[str, int], Node | None] = {}
+        self._readings: dict[str, tuple[int, ...]] = {}
+        self._inputs: list[Node] | None = None
+        self._only: Rules | None = None
+        """All that is said of keys and their values, but for wishes."""
+        self.dependents: dict[str, tuple[str, ...]] = {}
+        self.names: tuple[Place, ...] = ()
+        self.wishes: tuple[SomeKey, ...] = ()
+        if len(rules) == 1 and _SPECIAL.isdisjoint(vars(rules[0])):
+            self._read_simple(rules[0])
+        else:
+            self._read(rules)
+
+    def _read_simple(self, rule: Rules) -> None:
+        """What most objects demand, read at once."""
+        self._only = rule
+        self.min_properties, self.max_properties = rule.min_properties, rule.max_properties
+        self.required: dict[str, None] = dict.fromkeys(rule.required)
+        self.keys = tuple(dict.fromkeys((*(rule.properties or ()), *rule.required)))
+        anything = rule.additional is None or rule.additional.contents is True
+        self.fresh = any_fresh(self.forest.style) if anything else self._make_fresh()
+
+    def _read(self, rules: tuple[Rules, ...]) -> None:
         self.min_properties = max((rule.min_properties for rule in rules), default=0)
         limits = [rule.max_properties for rule in rules if rule.max_properties is not None]
         self.max_properties = min(limits) if limits else None
-        self.required: dict[str, None] = {key: None for rule in rules for key in rule.required}
-        self.dependents: dict[str, tuple[str, ...]] = {}
+        self.required = {key: None for rule in rules for key in rule.required}
         for rule in rules:
             for key, wanted in (rule.dependents or {}).items():
                 self.dependents[key] = self.dependents.get(key, ()) + tuple(w for w in wanted if w != key)
         self.dependents = {key: wanted for key, wanted in self.dependents.items() if wanted}
         self.names = tuple(dict.fromkeys(place for rule in rules for place in rule.names))
-        self._only = rules[0] if len(rules) == 1 and not self.names and not rules[0].pattern_properties else None
-        """All that is said of keys and their values, but for wishes."""
+        if len(rules) == 1 and not self.names and not rules[0].pattern_properties:
+            self._only = rules[0]
         self.wishes = self._make_wishes()
         keys: dict[str, None] = {}
         for rule in rules:
@@ -49,9 +89,6 @@ class ObjectCase:
             keys[key] = None
             keys.update(dict.fromkeys(wanted))
         self.keys = tuple(keys)
-        self._nodes: dict[tuple[str, int], Node | None] = {}
-        self._readings: dict[str, tuple[int, ...]] = {}
-        self._inputs: list[Node] | None = None
         self.fresh = self._make_fresh()
 
     def _make_wishes(self) -> tuple[SomeKey, ...]:

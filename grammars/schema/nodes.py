@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from structgen.errors import GrammarTooComplex
 from structgen.grammars.encoding import Encoding
-from structgen.grammars.expr import Expr, alt, literal, seq
+from structgen.grammars.expr import NEVER, Expr, alt, literal, seq
 from structgen.grammars.machine import Cell, Frame, Gate, Thread
 from structgen.grammars.residual import Checked, Recorded, Residual, State, state, when_replaced
 from structgen.grammars.schema.arrays import ArrayPlan
@@ -170,7 +170,8 @@ class Node:
                 about = tuple(rule for rule in rules if rule.on_arrays)
                 if frozenset(about) not in arrays:
                     arrays[frozenset(about)] = ArrayPlan(self.forest, about)
-        return _Parts(alt(*scalars), alt(*texts), tuple(cases.values()), tuple(arrays.values()), gated)
+        scalar, text = alt(*scalars) if scalars else NEVER, alt(*texts) if texts else NEVER
+        return _Parts(scalar, text, tuple(cases.values()), tuple(arrays.values()), gated)
 
     @property
     def containers(self) -> list[ObjectCase | ArrayPlan]:
