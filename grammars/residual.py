@@ -26,6 +26,7 @@ from structgen.grammars.expr import (
     And,
     Expr,
     Literal,
+    Out,
     Rep,
     Seq,
     Switch,
@@ -206,12 +207,13 @@ class Store:
             self.delta[self.row(state), _bytes_of(mask)] = DEAD if target is None else self.row(target)
 
     def goes_on(self, expr: Expr) -> bool:
-        """Whether some string of the language is not empty."""
+        """Whether some string of the language, which is not empty, is not empty."""
+        if not expr.outcomes and not (expr.boolean and self.undecided):
+            return True  # it has a string, and not the empty one
         if not expr.boolean:
-            if isinstance(expr, (Literal, Switch, Words)):
-                return True
-            if isinstance(expr, Seq) and isinstance(expr.head, (Literal, Switch, Words, Rep)):
-                return True
+            found = _has_more(expr)
+            if found is not None:
+                return found
         return any(self._is_alive(expr.derive(byte)) for byte, _ in expr.classes())
 
     def _is_alive(self, expr: Expr) -> bool:
@@ -428,6 +430,27 @@ class Store:
         if isinstance(expr, Rep):
             return bool(expr.outcomes) or self._is_alive(expr.body)
         return self._is_alive(expr.body)
+
+
+def _has_more(expr: Expr) -> bool | None:
+    """Whether a language without intersections has more than the empty string; None where its structure does not
+    tell."""
+    if isinstance(expr, Out):
+        return False
+    if isinstance(expr, (Literal, Switch, Words, Rep)):
+        return True
+    if isinstance(expr, Seq):
+        head = _has_more(expr.head)
+        return True if head else _has_more(expr.tail) if head is False else None
+    if isinstance(expr, Alt):
+        found = False
+        for item in expr.items:
+            more = _has_more(item)
+            if more:
+                return True
+            found = found or more is None
+        return None if found else False
+    return _has_more(expr.body) if isinstance(expr, Tagged) else None
 
 
 def _demands(expr: And) -> bool:
