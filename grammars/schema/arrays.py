@@ -255,7 +255,7 @@ class ArrayPlan:
     def _small(self, index: int, limit: int) -> tuple[Hashable, ...] | None:
         """The values of the item at ``index``, when it has few."""
         node = self.node(index)
-        if node.parts.cases or node.parts.arrays or _count(node) > limit:
+        if node.parts.cases or node.parts.arrays or languages.raw(node.parts.texts) > limit:
             return None
         return distinct.members(node.parts.scalars, limit)
 

@@ -86,7 +86,7 @@ def _raw_turns(expr: Rep) -> int:
         return MANY
     lengths = min(hi - lo + 1, MANY)  # one string of the body, more or less often
     if body == 1 or not is_code(expr.body):
-        return max(lengths, body if lo <= 1 else 0)
+        return max(lengths, body if lo <= 1 else 0, _sized_turns(expr, 0, MANY))
     found: int = sum(body**turns for turns in range(max(lo, hi - 20), hi + 1))
     return min(found, MANY)
 
@@ -145,17 +145,15 @@ def _one_part(part: Expr, least: int, lo: int, hi: int) -> int:
 
 
 def _sized_turns(expr: Rep, lo: int, hi: int) -> int:
-    body, least = expr.body, short(expr.body)
-    most = hi if expr.hi is None else min(hi, expr.hi)
-    if isinstance(body, Switch) and least == 1:  # characters, and perhaps longer ways to write others
-        chars = sum(_plain_bytes(a, b) for a, b, rest in body.cases if rest.outcomes)
-        first = max(lo, expr.lo, most - 20)
-        found: int = sum(chars**turns for turns in range(first, most + 1))
-        return min(found, MANY)
+    least = short(expr.body)
     if not least:
         return 0
-    before = max(expr.lo, 1) - 1
-    return sized(body, max(lo - before * least, 0), hi - before * least) if before < most else int(lo == expr.lo == 0)
+    # Strings of one length follow each other in one way only.
+    each, most = sized(expr.body, least, least), hi // least
+    most = most if expr.hi is None else min(most, expr.hi)
+    first = max(-(-lo // least), expr.lo, most - 20)
+    found: int = sum(each**turns for turns in range(first, most + 1))
+    return min(found, MANY)
 
 
 @lru_cache(maxsize=8192)
