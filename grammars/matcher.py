@@ -176,10 +176,11 @@ class CompiledGrammar:
         if not unsure:
             return rows.of(parts, config.can_end)
         words = rows.of(parts, False).words
+        ids = np.fromiter(unsure, dtype=np.int64, count=len(unsure))
         open_to: dict[bytes, list[int]] = {}
-        for token in unsure:
+        for token in ids[(words[ids >> 5] >> (ids & 31).astype(np.uint32)) & 1 == 0].tolist():
             data = self._tokens[token]
-            if data and not int(words[token >> 5]) >> (token & 31) & 1:
+            if data:
                 open_to.setdefault(data, []).append(token)
         more = [token for data in m.readable(config.threads, open_to) for token in open_to[data]]
         return rows.of(parts, config.can_end, more)

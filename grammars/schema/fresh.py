@@ -248,13 +248,12 @@ class Fresh:
             self._supplies[key] = found
         return found
 
-    def few(self, limit: int) -> bool:
-        """Whether some class of usable keys has any, but fewer than ``limit``. (Without wishes all are one class.)"""
+    def few(self, limit: int, kind: int) -> bool:
+        """Whether there are usable keys of the class ``kind``, but fewer than ``limit``. (Without wishes all are one
+        class.)"""
         if self.wishes:
-            return any(
-                self.supplies(1 << bits, 1, frozenset()) and not self.supplies(1 << bits, limit, frozenset())
-                for bits in self.subsets
-            )
+            known = 1 << kind
+            return self.supplies(known, 1, frozenset()) and not self.supplies(known, limit, frozenset())
         return self.language is not NEVER and not self.at_least(limit, frozenset())
 
     def start(self, taken: frozenset[str], depth: int, classes: int | None = None) -> State | None:

@@ -79,7 +79,7 @@ class ObjectPlan:
         self._keys: dict[tuple[int, bool, int], State | None] = {}
         self._after: dict[tuple[bool, bool, int], State | None] = {}
         self._choices: dict[tuple[tuple[Node, int], ...], State | None] = {}
-        self._used_up: dict[int, bool] = {}
+        self._used_up: dict[tuple[int, int], bool] = {}
         self._telling: dict[frozenset[str], frozenset[str]] = {}
         self.wishing = bool(cases[0].wishes)
         """There are wishes; the plan has one case only."""
@@ -210,15 +210,16 @@ class ObjectPlan:
             self._telling[extra] = found
         return found
 
-    def nearly_used_up(self, extra: int) -> bool:
-        """Whether, after so many fresh keys, it may matter which of them one more was."""
+    def nearly_used_up(self, extra: int, kind: int = 0) -> bool:
+        """Whether, after so many fresh keys, it may matter which of them one more of the class ``kind`` was."""
         if not self.bounded_fresh:
             return False
         wanted = extra + len(self.keys) + max(case.lo for case in self.cases) + len(self.cases[0].case.wishes) + 2
         wanted = 1 << wanted.bit_length()
-        found = self._used_up.get(wanted)
+        key = (wanted, kind if self.wishing else 0)
+        found = self._used_up.get(key)
         if found is None:
-            found = self._used_up[wanted] = any(case.fresh.few(wanted) for case in self.cases)
+            found = self._used_up[key] = any(case.fresh.few(wanted, kind) for case in self.cases)
         return found
 
     def key_state(self, offer: int, close: bool, first: bool, depth: int) -> State | None:
@@ -376,7 +377,7 @@ class ObjectFrame(NamedTuple):
     def _fresh(self, cell: Cell, outcome: int, text: bytes | None) -> Sequence[Thread]:
         """A key that is not declared has been read; ``outcome`` is its class."""
         plan = self.plan
-        if text is None and plan.nearly_used_up(len(self.extra)):
+        if text is None and plan.nearly_used_up(len(self.extra), outcome):
             # What may follow depends on which keys are left.
             return (Thread(COMPLETE, cell),)
         extra = self.extra | {UNKNOWN if text is None else decode_key(text)}
