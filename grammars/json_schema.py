@@ -42,7 +42,7 @@ from structgen.grammars.schema.glance import Values, is_usable
 from structgen.grammars.schema.layout import LAYOUTS, Layout
 from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
 from structgen.grammars.schema.report import Report
-from structgen.grammars.schema.scalars import check_multiples, check_pattern
+from structgen.grammars.schema.scalars import check_numbers, check_pattern
 
 __all__ = ["JsonMachine", "Report", "machine"]
 
@@ -128,8 +128,8 @@ def _survey(document: Document, any_numbers: bool) -> list[Place]:
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/pattern")
                 checked.add(pattern)
-        if rules.multiples or (any_numbers and (rules.lo or rules.hi)):
-            check_multiples(rules, any_numbers)
+        if rules.multiples or rules.lo or rules.hi:
+            check_numbers(rules, any_numbers)
         for pattern in rules.pattern_properties or ():
             if pattern not in checked:
                 check_pattern(pattern, f"{place.pointer}/patternProperties")

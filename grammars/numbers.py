@@ -9,7 +9,7 @@ An exponent is only possible without bounds; a number in a range always has a sp
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import lru_cache
 
 from structgen.errors import GrammarError, GrammarTooComplex
@@ -58,8 +58,23 @@ def number(lo: Decimal | None, hi: Decimal | None, *, lo_open: bool = False, hi_
     Args:
         exponent: exponents may be written; without effect when there is a bound.
     """
+    if lo is not None and lo == hi and not lo_open and not hi_open and abs(lo.adjusted()) > MAX_DIGITS:
+        return _far_value(lo)
     made = _signed(lo, hi, lo_open, hi_open, fraction=True)
     return seq(made, optional(EXPONENT)) if exponent and lo is None and hi is None else made
+
+
+def _far_value(value: Decimal) -> Expr:
+    """The spellings of one value that has too many zeros to be written out here."""
+    sign, digits, exponent = value.normalize(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)).as_tuple()
+    assert isinstance(exponent, int)
+    spelled, zero = literal(bytes(0x30 + digit for digit in digits)), literal(b"0")
+    if exponent > 0:
+        made = seq(spelled, rep(zero, exponent, exponent), optional(seq(literal(b"."), rep(zero, 1))))
+    else:
+        before = -exponent - len(digits)
+        made = seq(literal(b"0."), rep(zero, before, before), spelled, _ZEROS)
+    return seq(literal(b"-"), made) if sign else made
 
 
 def _signed(lo: Decimal | None, hi: Decimal | None, lo_open: bool, hi_open: bool, *, fraction: bool) -> Expr:
@@ -108,7 +123,7 @@ class _Bound:
         _, digits, exponent = value.as_tuple()
         assert isinstance(exponent, int)
         if max(len(digits), abs(exponent)) > MAX_DIGITS:
-            raise GrammarTooComplex(f"a bound has more than {MAX_DIGITS} digits: {str(value)[:40]}")
+            raise GrammarTooComplex(f"a bound has more than {MAX_DIGITS:,} digits: {str(value)[:40]}")
         text = "".join(map(str, digits)) + "0" * exponent
         point = len(text) + min(exponent, 0)
         whole = (text[:point] if point > 0 else "").lstrip("0") or "0"

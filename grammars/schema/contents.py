@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import marshal
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 from structgen.errors import GrammarError, GrammarTooComplex
@@ -55,16 +55,18 @@ def private(schema: Any, known: str | bytes | None = None) -> Contents:
         known = identity(schema) if known is None else known
         if known is None:
             _check(schema)
-            return Contents(_copied(schema))
+            return Contents(_with_decimals(_copied(schema)))
         assert isinstance(known, bytes)
         contents = marshal.loads(known)
     seen = _look_through(contents)
     if seen is None:
         _check(contents)
-        return Contents(contents)
+        return Contents(_with_decimals(contents))
     return seen
 
 
+_LONG = 10**4_000
+"""Python neither reads nor writes integers of a little more digits; in schemas they are decimals."""
 _SCALARS = frozenset((str, int, float, bool, Decimal, type(None)))
 _NOTED = frozenset(("$dynamicAnchor", "$recursiveAnchor", "items", "exclusiveMinimum", "exclusiveMaximum"))
 
@@ -94,20 +96,66 @@ def _look_through(schema: Any) -> Contents | None:
             kind = type(each)
             if kind is dict or kind is list:
                 stack.append(each)
-            elif kind not in _SCALARS:
+            elif kind is not str and (kind not in _SCALARS or (kind is int and not -_LONG < each < _LONG)):
                 return None
     return Contents(schema, has_anchors, is_timeless)
 
 
+class FarDecimal(Decimal):
+    """A number whose exponent is beyond ``Decimal``, which only an annotation may have. It is not finite, and shows
+    as it is spelled."""
+
+    __slots__ = ("spelled",)
+    spelled: str
+
+    def __new__(cls, spelled: str) -> FarDecimal:
+        made = super().__new__(cls, "NaN")
+        made.spelled = spelled
+        return made
+
+    def __str__(self) -> str:
+        return self.spelled if len(self.spelled) < 60 else self.spelled[:30] + "..." + self.spelled[-25:]
+
+    __repr__ = __str__
+
+
 def _read(text: str) -> Any:
     try:
-        return json.loads(text, parse_float=Decimal)
+        try:
+            return json.loads(text, parse_float=Decimal)
+        except (InvalidOperation, ValueError) as error:
+            if isinstance(error, json.JSONDecodeError):
+                raise
+            return json.loads(text, parse_float=_decimal, parse_int=Decimal)  # some number is very long or far
     except json.JSONDecodeError as error:
         raise GrammarError(f"the schema is no JSON: {error.msg}", line=error.lineno, column=error.colno) from None
     except RecursionError:
         raise GrammarTooComplex("the schema is nested too deeply to be read") from None
-    except ValueError as error:  # Python reads no integer of more than some thousand digits
-        raise GrammarError(f"the schema cannot be read: {error}") from None
+
+
+def _decimal(spelled: str) -> Decimal:
+    try:
+        return Decimal(spelled)
+    except InvalidOperation:
+        digits, _, _ = spelled.lower().partition("e")
+        return FarDecimal(spelled) if digits.strip("-0.") else Decimal(0)
+
+
+def _with_decimals(contents: Any) -> Any:
+    """``contents``, its integers of very many digits replaced by decimals."""
+    queue = [contents]
+    seen: set[int] = set()
+    while queue:
+        at = queue.pop()
+        if not isinstance(at, (dict, list)) or id(at) in seen:
+            continue
+        seen.add(id(at))
+        for key, value in at.items() if isinstance(at, dict) else enumerate(at):
+            if isinstance(value, int) and not -_LONG < value < _LONG:
+                at[key] = Decimal(value)
+            else:
+                queue.append(value)
+    return contents
 
 
 def _check(schema: Any) -> None:
@@ -134,6 +182,8 @@ def _check(schema: Any) -> None:
                 stack += [(part, f"{pointer}/{i}", False) for i, part in enumerate(value)]
         elif value is not None and not isinstance(value, (str, bool, int, float, Decimal)):
             raise GrammarError(f"{value!r} ({type(value).__name__}) is no JSON value", pointer=pointer)
+        elif type(value) is Decimal and not value.is_finite():
+            raise GrammarError(f"{value!r} is no JSON value", pointer=pointer)
 
 
 def _copied(schema: Any) -> Any:

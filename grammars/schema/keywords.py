@@ -7,7 +7,6 @@ plain set arithmetic.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import lru_cache
@@ -15,7 +14,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from structgen.errors import GrammarError, GrammarTooComplex
-from structgen.grammars import formats
+from structgen.grammars import formats, numbers
+from structgen.grammars.schema.contents import FarDecimal
 from structgen.grammars.schema.dialects import Dialect
 from structgen.grammars.schema.document import Draft, Place, escaped
 from structgen.grammars.schema.resources import RECURSIVE, Found
@@ -195,7 +195,10 @@ class _Reading:
         self.draft = dialect.draft
 
     def fail(self, keyword: str, wanted: str, value: Any, below: str = "") -> GrammarError:
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except ValueError:  # Python writes no integer of some thousand digits
+            shown = f"this {type(value).__name__}"
         if len(shown) > 80:
             shown = shown[:77] + "..."
         return GrammarError(
@@ -223,16 +226,26 @@ class _Reading:
         return {name: self.sub(keyword, each, name) for name, each in value.items()}
 
     def count(self, keyword: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value < 0 or value != int(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise self.fail(keyword, "a non-negative integer", value)
-        return int(value)
+        number = self.number(keyword, value)
+        if number.adjusted() >= numbers.MAX_DIGITS:
+            raise GrammarTooComplex(
+                f"{keyword} has more than {numbers.MAX_DIGITS:,} digits", pointer=f"{self.place.pointer}/{keyword}"
+            )
+        if number < 0 or number != int(number):
+            raise self.fail(keyword, "a non-negative integer", value)
+        return int(number)
 
     def number(self, keyword: str, value: Any) -> Decimal:
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise self.fail(keyword, "a number", value)
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, FarDecimal):
+            raise too_far(value, f"{self.place.pointer}/{keyword}")
+        number = exact(value)
+        if not number.is_finite():
             raise self.fail(keyword, "a finite number", value)
-        return exact(value)
+        return number
 
     def strings(self, keyword: str, value: Any, below: str = "") -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
@@ -242,7 +255,11 @@ class _Reading:
 
 def exact(value: int | float | Decimal) -> Decimal:
     """The decimal that a number in a schema spells; a float stands for its shortest spelling."""
-    return value if isinstance(value, Decimal) else Decimal(repr(value))
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def too_far(value: Decimal, pointer: str) -> GrammarTooComplex:
+    return GrammarTooComplex(f"the exponent of {value!s} has more than 18 digits", pointer=pointer)
 
 
 MAX_ENUM_CONTAINERS = 500

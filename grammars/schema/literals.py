@@ -13,6 +13,7 @@ from structgen.errors import GrammarError
 from structgen.grammars import formats, plain_pattern
 from structgen.grammars.encoding import UTF8
 from structgen.grammars.expr import matches
+from structgen.grammars.schema.contents import FarDecimal
 from structgen.grammars.schema.document import Place
 from structgen.grammars.schema.keywords import (
     ARRAY,
@@ -25,16 +26,19 @@ from structgen.grammars.schema.keywords import (
     Rules,
     SomeKey,
     exact,
+    too_far,
 )
 from structgen.grammars.schema.scalars import is_multiple, pattern_expr
 
 
 def check_literal(value: Any, pointer: str) -> None:
-    """Raises GrammarError unless ``value`` is JSON."""
+    """Raises GrammarError unless ``value`` is JSON, GrammarTooComplex for a number whose exponent is too long."""
     queue = [value]
     while queue:
         at = queue.pop()
-        if isinstance(at, float) and not math.isfinite(at):
+        if isinstance(at, FarDecimal):
+            raise too_far(at, pointer)
+        if not (at.is_finite() if isinstance(at, Decimal) else math.isfinite(at) if isinstance(at, float) else True):
             raise GrammarError(f"{at!r} is no JSON number", pointer=pointer)
         if isinstance(at, dict):
             if not all(isinstance(key, str) for key in at):

@@ -120,14 +120,18 @@ def spells_integers(rules: Iterable[Rules]) -> bool:
     return any(rule.types & NUMBER == INTEGER and rule.place.scope.draft == Draft.D4 for rule in rules)
 
 
-def check_multiples(rules: Rules, any_numbers: bool = False) -> None:
-    """Raises UnsupportedGrammar or GrammarTooComplex for a ``multipleOf`` that the bounds make too large, or (spelled
-    in any way) for bounds of too many digits."""
+def check_numbers(rules: Rules, any_numbers: bool = False) -> None:
+    """Raises UnsupportedGrammar or GrammarTooComplex for a ``multipleOf`` that the bounds make too large, and for
+    bounds of too many digits."""
     try:
         state(number_expr(rules.types & NUMBER or NUMBER, (rules,), (), any_numbers))
     except (UnsupportedGrammar, GrammarTooComplex) as error:
-        below = "/multipleOf" if rules.multiples else ""
+        named = ["multipleOf"] if rules.multiples else [key for key in _BOUNDS if key in rules.enforced]
+        below = f"/{named[0]}" if len(named) == 1 else ""
         raise type(error)(str(error), pointer=f"{rules.place.pointer}{below}") from None
+
+
+_BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 
 
 def _is_unit(step: Decimal) -> bool:
@@ -138,18 +142,25 @@ def _is_unit(step: Decimal) -> bool:
 def _ceil(bound: Bound | None) -> int | None:
     if bound is None:
         return None
-    whole = int(bound.value.to_integral_value(rounding="ROUND_CEILING", context=_WIDE))
+    whole = int(_checked(bound).to_integral_value(rounding="ROUND_CEILING", context=_WIDE))
     return whole + 1 if bound.open and whole == bound.value else whole
 
 
 def _floor(bound: Bound | None) -> int | None:
     if bound is None:
         return None
-    whole = int(bound.value.to_integral_value(rounding="ROUND_FLOOR", context=_WIDE))
+    whole = int(_checked(bound).to_integral_value(rounding="ROUND_FLOOR", context=_WIDE))
     return whole - 1 if bound.open and whole == bound.value else whole
 
 
 _WIDE = Context(prec=100_000)
+
+
+def _checked(bound: Bound) -> Decimal:
+    """The value of a bound that is not too long to be written out."""
+    if max(abs(bound.value.adjusted()), len(bound.value.as_tuple().digits)) > numbers.MAX_DIGITS:
+        raise GrammarTooComplex(f"a bound has more than {numbers.MAX_DIGITS:,} digits: {str(bound.value)[:40]}")
+    return bound.value
 
 
 def is_multiple(value: Decimal, step: Decimal) -> bool:
@@ -161,21 +172,13 @@ def literal_text(value: Any) -> list[bytes]:
     """The plain spellings of null, true, false or a number."""
     if value is None or isinstance(value, bool):
         return [json.dumps(value).encode()]
-    spelled = {str(value) if isinstance(value, (int, Decimal)) else json.dumps(value)}
-    number = value if isinstance(value, Decimal) else Decimal(repr(value))
+    number = exact(value)
+    spelled = {str(value) if isinstance(value, Decimal) else json.dumps(value)}
     if number == number.to_integral_value() and number.adjusted() < 400:
         spelled.add(str(int(number)))
-    if number.adjusted() > -400:
+    if -400 < number.adjusted() < numbers.MAX_DIGITS:
         spelled.add(format(number, "f"))
-    return sorted(text.encode() for text in spelled if _is_json(text))
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+    return sorted(text.encode() for text in spelled)
 
 
 def literals(values: Iterable[Any], encoding: Encoding, any_numbers: bool = False) -> Expr:

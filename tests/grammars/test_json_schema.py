@@ -534,7 +534,7 @@ def test_what_json_cannot_hold_is_refused() -> None:
         ({"const": ring}, r"#/const/0: the schema contains itself"),
         ({"properties": {1: {}}}, r"#/properties: the key 1 is no text"),
         ({"enum": ["a", b"b"]}, r"#/enum/1: b'b' \(bytes\) is no JSON value"),
-        ('{"maximum": 1' + "0" * 5000 + "}", r"cannot be read"),
+        ({"const": Decimal("NaN")}, r"#/const: Decimal\('NaN'\) is no JSON value"),
     ):
         with pytest.raises(GrammarError, match=message):
             machine(schema)  # type: ignore[arg-type]
