@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pydantic
-from pydantic_core import ValidationError
+from pydantic_core import SchemaError, ValidationError
 
-from structgen.errors import GrammarError, OutputValidationError
+from structgen.errors import GrammarError, OutputValidationError, UnsupportedGrammar
 from structgen.grammars.pytypes import signatures
-from structgen.grammars.pytypes.adapters import USABLE, adapter, type_name, unusable
+from structgen.grammars.pytypes.adapters import adapter
 from structgen.grammars.pytypes.finish import Purpose, finish
 from structgen.grammars.pytypes.generator import Tuned
+from structgen.grammars.pytypes.reasons import USABLE, type_name, unusable
 
 Schema = dict[str, Any]
 
@@ -39,7 +40,7 @@ def schema_of(target: Any, *, closed: bool = False) -> Schema:
 
     Raises:
         GrammarError: the type cannot be described.
-        UnsupportedGrammar: it can, but not so that a grammar could enforce it (``pydantic.Json``).
+        UnsupportedGrammar: it can, but not so that a grammar could enforce it (``pydantic.Json``, ``Callable``).
     """
     return _schema(target, "write" if closed else "judge")
 
@@ -56,7 +57,9 @@ def _schema(target: Any, purpose: Purpose) -> Schema:
     made_for = signatures.arguments_of(target).model if signatures.is_function(target) else target
     try:
         schema = adapter(made_for).json_schema(mode="validation", schema_generator=Tuned)
-    except pydantic.errors.PydanticUserError as error:
+    except pydantic.errors.PydanticInvalidForJsonSchema as error:
+        raise UnsupportedGrammar(f"{type_name(target)}: {_culprit(target)}{error.message}") from error
+    except (pydantic.errors.PydanticUserError, SchemaError) as error:  # SchemaError: of a type built only now
         raise unusable(target, error, _culprit(target)) from error
     return finish(schema, purpose)
 

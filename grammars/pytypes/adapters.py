@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import enum
 import functools
-import inspect
 import operator
 import sys
 import types
@@ -12,27 +12,30 @@ from typing import Annotated, Any, cast
 
 import pydantic
 import typing_extensions
+from pydantic_core import SchemaError
 
-from structgen.errors import GrammarError
-
-USABLE = (
-    "pydantic models, dataclasses, TypedDict, NamedTuple, Enum, Literal, Optional and unions, list, tuple, "
-    "set, dict, Annotated, str, int, float, bool, None, Decimal, datetime, date, time, timedelta, UUID, "
-    "bytes, URLs and other types that pydantic can describe; functions; or a JSON Schema as a dict"
-)
+from structgen.errors import GrammarError, UnsatisfiableGrammar
+from structgen.grammars.pytypes.reasons import USABLE, type_name, unusable
 
 Adapter = pydantic.TypeAdapter[Any]
+UNDESCRIBED = (
+    pydantic.errors.PydanticUserError, SchemaError, NameError, TypeError, AttributeError, RecursionError, ImportError,
+)  # fmt: skip
+"""What pydantic raises for types that it cannot describe (ImportError: a package that the type needs)."""
 
 
 def adapter(target: Any) -> Adapter:
-    """The adapter of a type, from a cache where it can be hashed.
+    """The adapter of a type, from a cache where it can be hashed; an adapter is taken as it is.
 
     Raises:
         GrammarError: no type, or one that pydantic cannot describe.
+        UnsatisfiableGrammar: ``Never``.
     """
-    if isinstance(target, (str, bytes, int, float)):
+    if isinstance(target, (str, bytes, int, float)) and not isinstance(target, enum.Enum):
         hint = " (a JSON Schema text must be parsed first: json.loads)" if isinstance(target, str) else ""
         raise GrammarError(f"{target!r} is not a type{hint}.\nUsable: {USABLE}.")
+    if target is typing.NoReturn or target is typing_extensions.Never:
+        raise UnsatisfiableGrammar(f"{type_name(target)}: no value is of this type")
     try:
         hash(target)
     except TypeError:
@@ -42,29 +45,15 @@ def adapter(target: Any) -> Adapter:
 
 def _make(target: Any) -> Adapter:
     try:
-        made: Adapter = pydantic.TypeAdapter(modern(target))
+        made: Adapter = target if isinstance(target, pydantic.TypeAdapter) else pydantic.TypeAdapter(modern(target))
         made.core_schema  # noqa: B018  (a forward reference that cannot be resolved shows here)
-    except ImportError as error:  # a package that the type needs: email-validator
-        raise unusable(target, error) from error
-    except (pydantic.errors.PydanticUserError, NameError, TypeError, AttributeError, RecursionError) as error:
+    except UNDESCRIBED as error:
         raise unusable(target, error) from error
     return made
 
 
 # Bounded: types made in a loop must not pile up.
 _cached = functools.lru_cache(maxsize=256)(_make)
-
-
-def unusable(target: Any, error: Exception, where: str = "") -> GrammarError:
-    reason = str(error).split("\n", 1)[0].strip()
-    return GrammarError(f"{type_name(target)} cannot be used as an output type: {where}{reason}\nUsable: {USABLE}.")
-
-
-def type_name(target: Any) -> str:
-    """A short name for messages."""
-    if isinstance(target, type) and not typing.get_args(target):
-        return target.__name__
-    return str(getattr(target, "__qualname__", target)) if inspect.isroutine(target) else str(target)
 
 
 def modern(target: Any) -> Any:

@@ -209,6 +209,8 @@ class Tuned(GenerateJsonSchema):
     # ----------------------------------------------------------------------------- one of several values
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> Schema:
+        if not schema["members"]:
+            return {"enum": []}
         made = super().enum_schema(schema)
         values = [_plain_value(member) for member in schema["members"]]
         _check_readable(schema, schema["members"], values, schema["cls"].__name__)
@@ -395,6 +397,14 @@ class Tuned(GenerateJsonSchema):
 
     def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> Schema:
         raise UnsupportedGrammar(f"type[{schema['cls'].__name__}] has no JSON form; use a Literal of names")
+
+    def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> Schema:
+        name = getattr(schema["cls"], "__name__", schema["cls"])
+        if schema["cls"] is type:
+            raise PydanticInvalidForJsonSchema("type has no JSON form; use a Literal of names")
+        raise PydanticInvalidForJsonSchema(
+            f"objects of the class {name} have no JSON form; make it a dataclass or a pydantic model"
+        )
 
     def callable_schema(self, schema: core_schema.CallableSchema) -> Schema:
         raise PydanticInvalidForJsonSchema("a Callable has no JSON form; use a Literal of names")

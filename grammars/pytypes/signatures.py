@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
@@ -18,8 +19,10 @@ import typing_extensions
 from pydantic.fields import FieldInfo
 
 from structgen.errors import GrammarError
-from structgen.grammars.pytypes.adapters import modern, type_name
+from structgen.grammars.pytypes.adapters import UNDESCRIBED, modern
+from structgen.grammars.pytypes.reasons import reason, type_name
 
+_UNPACK = (typing_extensions.Unpack, getattr(typing, "Unpack", None))  # they differ before 3.12
 _KINDS = (types.FunctionType, types.MethodType, functools.partial)  # built-in functions have no annotations
 
 
@@ -76,7 +79,7 @@ def _make(function: Callable[..., Any]) -> Arguments:
     for parameter in _parameters(function):
         annotation, default = modern(parameter.annotation), parameter.default
         if parameter.kind is parameter.VAR_KEYWORD:
-            if get_origin(annotation) is typing_extensions.Unpack:
+            if get_origin(annotation) in _UNPACK:
                 _unpack(get_args(annotation)[0], fields, names)
             else:
                 extra = annotation
@@ -94,16 +97,15 @@ def _make(function: Callable[..., Any]) -> Arguments:
         extra="forbid" if extra is None else "allow", title=name, alias_generator=lambda field: names.get(field, field)
     )
     extras = {"__pydantic_extra__": dict[str, extra]} if extra is not None else {}
-    base = types.new_class(
-        "Base", (pydantic.BaseModel,), exec_body=lambda s: s.update(model_config=config, __annotations__=extras)
-    )
     try:
+        base = types.new_class(
+            "Base", (pydantic.BaseModel,), exec_body=lambda s: s.update(model_config=config, __annotations__=extras)
+        )
         model: type[pydantic.BaseModel] = pydantic.create_model(name, __base__=base, __module__=__name__, **fields)
-    except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
-        reason = str(error).split("\n", 1)[0]
+    except UNDESCRIBED as error:
         raise GrammarError(
-            f"the arguments of {type_name(function)} cannot be generated: {reason} Annotate its parameters with types "
-            "that JSON can spell, or bind the others with functools.partial."
+            f"the arguments of {type_name(function)} cannot be generated: {reason(error, names)}. Annotate its "
+            "parameters with types that JSON can spell, or bind the others with functools.partial."
         ) from error
     known = {f for f in filled if not model.model_fields[f].is_required()}
     return Arguments(model, names, frozenset(known))

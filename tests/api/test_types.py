@@ -381,19 +381,81 @@ class Plain:
     ("target", "words"),
     [
         (Plain, "Plain cannot be used as an output type"),
-        (typing.Callable[[int], int], "cannot be used as an output type"),
         ("Plain", "not a type"),
         ('{"type": "object"}', "json.loads"),
         (5, "not a type"),
         (list["Nowhere"], "cannot be used"),  # type: ignore[name-defined]  # noqa: F821
-        (list[Plain], "cannot be used"),
+        (list[Plain], "cannot describe the class Plain; make it a dataclass or a pydantic model"),
+        (Plain(1), "an object of the class Plain, not a type"),
+        ([1], "not a type; write list[...]"),
+        ((int, str), "not a type; write tuple[...]"),
+        (Cat(), "not a type; pass Cat itself"),
+        (Point(1.0), "not a type; pass Point itself"),
+        (Color.red, "not a type; pass Color itself"),
+        (Field(), "not a type"),
+        (json, "not a type"),
+        (len, "built-in function"),
+        ("".join, "built-in function"),
+        (Literal, "needs types in brackets"),
+        (typing.Iterator[int], "cannot describe typing.Iterator[int]"),
+        (list[typing_extensions.Never], "cannot describe typing"),
+        (Annotated[str, Field(pattern="^(?=a)")], 'pattern ^(?=a): look-around.*regex_engine="python-re"'),
+        (Annotated[str, Field(pattern=r"(a)\1")], "backreferences.*pattern=re.compile"),
+        (Annotated[str, Field(pattern="[")], "pattern [: unclosed character class"),
+        (list[Annotated[str, Field(pattern="\n(")]], "pattern: unclosed group"),
+        (Annotated[int, Field(ge="a")], "an option of int is wrong: 'ge' must be coercible to an integer"),
+        (Annotated[list[int], Field(max_length=-1)], "an option of list is wrong"),
+        (Annotated[str, Field(max_length="a")], "an option of str is wrong"),
     ],
-)
+    ids=str,
+)  # fmt: skip
 def test_unusable_types_teach(target: Any, words: str) -> None:
     with pytest.raises(GrammarError) as caught:
-        schema_of(target)
-    assert words in str(caught.value)
-    assert "Usable: pydantic models, dataclasses" in str(caught.value)
+        Grammar.from_type(target)
+    said = str(caught.value)
+    assert re.search(".*".join(map(re.escape, words.split(".*"))), said)
+    assert "Usable: pydantic models, dataclasses" in said
+    assert "arbitrary_types_allowed" not in said
+    assert said.count("\n") == 1
+
+
+def test_fields_that_cannot_be_built_are_named() -> None:
+    class Late(BaseModel):
+        model_config = ConfigDict(defer_build=True)
+        a: int
+        b: list[Annotated[str, Field(pattern="(?=a)")]]
+
+    with pytest.raises(GrammarError, match=r"Late cannot be used .*: b: pydantic cannot read the pattern \(\?=a\): look"):
+        Grammar.from_type(Late)
+
+
+@pytest.mark.parametrize("pattern", [re.compile("^(?=a)[ab]+$"), re.compile(r"^(a|b)\1$"), "^(?=a)[ab]+$"], ids=str)
+def test_the_way_out_that_is_named_for_patterns_works(pattern: Any) -> None:
+    class Held(BaseModel):
+        model_config = ConfigDict(regex_engine="python-re")
+        x: Annotated[str, Field(pattern=pattern)]
+
+    grammar = Grammar.from_type(Held)
+    for text in ("ab", "ba", "bb", "aa", ""):
+        assert grammar.matches(json.dumps({"x": text})) == bool(re.match(pattern, text))
+
+
+def test_nothing_is_of_these_types() -> None:
+    class Empty(enum.Enum):
+        pass
+
+    for target in (typing.NoReturn, typing_extensions.Never, Empty):
+        with pytest.raises(UnsatisfiableGrammar):
+            Grammar.from_type(target)
+    assert Grammar.from_type(int | Empty).matches("1")
+
+
+def test_an_adapter_is_a_type() -> None:
+    strict = pydantic.TypeAdapter(list[dt.date], config=ConfigDict(str_max_length=3))
+    grammar = Grammar.from_type(strict)
+    assert grammar.value('["2024-02-29"]') == [dt.date(2024, 2, 29)]
+    assert not grammar.matches('["2024-02-30"]')
+    assert not Grammar.from_type(pydantic.TypeAdapter(str, config=ConfigDict(str_max_length=3))).matches('"abcd"')
 
 
 @pytest.mark.parametrize(
@@ -401,13 +463,17 @@ def test_unusable_types_teach(target: Any, words: str) -> None:
     [
         pydantic.Json[int], type[int], dict[None, int], dict[tuple[int, int], int], enum.Enum("Tuples", {"A": (1, 2)}),
         Literal[b"x"], Literal[Color.red, 1], dict[Literal[1], int], re.Pattern, pydantic.ImportString, set[list[int]],
-        set[dict[str, int]], set[Zoo], enum.Enum("Decimals", {"A": Decimal(1)}),
+        set[dict[str, int]], set[Zoo], enum.Enum("Decimals", {"A": Decimal(1)}), typing.Callable[[int], int],
+        typing.Callable, list[typing.Callable[..., int]], type, type[Any],
+        pydantic.TypeAdapter(Plain, config=ConfigDict(arbitrary_types_allowed=True)),
     ],
+    ids=str,
 )  # fmt: skip
 def test_what_no_grammar_could_enforce_is_refused(target: Any) -> None:
     with pytest.raises(UnsupportedGrammar) as caught:
         schema_of(target)
-    assert re.search("use |frozen=True", str(caught.value))  # a way out
+    assert re.search("use |frozen=True|make it a", str(caught.value))  # a way out
+    assert "\n" not in str(caught.value)
 
 
 def test_whatever_a_type_raises_is_one_failed_value() -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 import functools
 import json
 import random
+import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -156,6 +157,39 @@ def test_failures_name_the_argument() -> None:
         value_of(Weather.make, '{"place": "x", "q": 1}')
 
 
+class Options(typing.TypedDict):
+    """Before 3.12 pydantic asks for the one of typing_extensions, and the two ``Unpack`` differ."""
+
+    a: int
+
+
+class Others(te.TypedDict):
+    a: int
+
+
+UNPACK: Any = getattr(typing, "Unpack", te.Unpack)  # new in 3.11
+
+
+@pytest.mark.parametrize("options", [Options, Others])
+@pytest.mark.parametrize("unpack", [UNPACK, te.Unpack], ids=["typing", "typing_extensions"])
+def test_both_unpacks_of_both_typed_dicts(unpack: Any, options: Any) -> None:
+    def function(b: str = "", **given: Any) -> None: ...
+
+    function.__annotations__["given"] = unpack[options]
+    grammar = Grammar.from_type(function)
+    assert grammar.matches('{"a": 1}')
+    assert grammar.matches('{"b": "x", "a": 1}')
+    assert not grammar.matches('{"b": "x"}')
+    assert not grammar.matches('{"a": 1, "c": 1}')
+
+
+def spelled(**given: "UNPACK[Options]") -> None: ...
+
+
+def test_an_unpack_that_is_text() -> None:
+    assert schema_of(spelled)["required"] == ["a"]
+
+
 def unusable(x: int, callback: Callable[[int], int]) -> None: ...
 
 
@@ -166,15 +200,19 @@ class Thing:
     pass
 
 
+def patterned(x: int, code: Annotated[str, Field(pattern="(?=a)")]) -> None: ...
+
+
 def things(x: int, thing: Thing) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (unusable, "unusable cannot be used as an output type: parameter 'callback'"),
+        (unusable, "unusable: parameter 'callback': a Callable has no JSON form"),
         (unresolved, "arguments of unresolved cannot be read: name 'Nowhere'"),
-        (things, "arguments of things cannot be generated"),
+        (things, "arguments of things cannot be generated: pydantic cannot describe the class Thing"),
+        (patterned, "arguments of patterned cannot be generated: code: pydantic cannot read the pattern (?=a)"),
         (len, "cannot be used as an output type"),
     ],
 )
