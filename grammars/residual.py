@@ -46,6 +46,9 @@ ENDS = 1  # flag: the terminal may end here
 LIVE = 2  # flag: at least one byte may follow inside the terminal
 
 MAX_AFTERS = 200_000
+STRICT_FUEL, FUEL, LESS_FUEL = 20_000, 4_000, 1_000
+"""Derivatives of one search for a string: while a grammar is compiled; in the middle of a text; and there once some
+searches were in vain."""
 
 LOCK = threading.RLock()
 """Held while shared tables grow. Readers need no lock: tables only gain entries."""
@@ -241,7 +244,7 @@ class Store:
             if self._is_ruled_out(expr):
                 return False
         try:
-            return self._search(expr, 20_000 if self._strict or self.undecided < 3 else 1_000)
+            return self._search(expr, STRICT_FUEL if self._strict else FUEL if self.undecided < 3 else LESS_FUEL)
         except GrammarTooComplex:
             if self._strict:
                 raise
@@ -303,7 +306,7 @@ class Store:
             if fuel < 0:
                 raise GrammarTooComplex(
                     "an intersection of regular expressions has too many states to decide whether anything "
-                    "satisfies it (limit: 20,000 derivatives); simplify the patterns"
+                    f"satisfies it (limit: {limit:,} derivatives); simplify the patterns"
                 )
         for each in parent:
             self._alive[each] = False
@@ -422,7 +425,9 @@ class Store:
 
     def _is_structure_alive(self, expr: Alt | Seq | Switch | Rep | Tagged) -> bool:
         if isinstance(expr, Alt):
-            return any(self._is_alive(item) for item in expr.items)
+            # What is known first: one that is alive is enough, and to find that others are not may take long.
+            known = any(not item.boolean or self._alive.get(item) for item in expr.items)
+            return known or any(self._is_alive(item) for item in expr.items)
         if isinstance(expr, Seq):
             return self._is_alive(expr.head) and self._is_alive(expr.tail)
         if isinstance(expr, Switch):
