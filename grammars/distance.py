@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from structgen.grammars.vocabulary import Vocabulary
 
 FUEL = 400  # edges followed while the way must be a shortest one
-MORE_FUEL = 2_000  # edges followed for any way
+MORE_FUEL = 10_000  # edges followed for any way: an object of 600 required keys takes 5,000
 BUDGET = 20_000  # derivatives, in all that a search calls, while the way must be a shortest one; then as many again
 MAX_TRIED = 50  # tokens, where the vocabulary cannot spell the way
 MAX_REPEATED = 200  # spellings that differ in blanks only, in a row

@@ -303,6 +303,16 @@ def test_keys_of_many_patterns(shape: Any, begun: str, order: str):
     assert jsonschema_rs.is_valid(shape, json.loads(text))
 
 
+def test_hundreds_of_required_objects():
+    inner = {"type": "object", "required": ["a", "b"], "properties": {"a": {"type": "string"}, "b": {"type": "array"}}}
+    shape = {"type": "object", "properties": {f"key {i}": inner for i in range(500)}}
+    grammar = Grammar.from_json_schema({**shape, "required": list(shape["properties"])})
+    with LOCK:
+        way = distance.shortest_completion(m.read(grammar._start(), b'{"key \\u003'))
+    assert way is not None
+    assert grammar.matches(b'{"key \\u003' + way.text())
+
+
 def test_what_is_undecided_is_none():
     assert distance.search([]).way is None
     grammar = Grammar.from_json_schema({"type": "object", "minProperties": 2000})
