@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, NoReturn
 
 from structgen.console import emit, say
@@ -34,9 +34,15 @@ Results go to standard output, everything else to standard error.
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that names the nearest known option for an unknown one."""
+    """argparse that takes options anywhere, and names the nearest known option for an unknown one.
 
-    def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
+    Args:
+        hints: options of other commands, and what to do here in their place.
+    """
+
+    def __init__(
+        self, prog: str, description: str, epilog: str | None = None, hints: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(
             prog=prog,
             description=description,
@@ -44,21 +50,51 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self.hints = hints or {}
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        arguments, unknown = self.parse_known_args(argv)
-        for word in unknown:
-            self.refuse(word)
+        options, others = self._sorted(argv)
+        arguments, unknown = self.parse_known_args([*options, *(["--", *others] if others else [])])
+        for word in sorted(unknown, key=others.__contains__):  # options first
+            if word != "--":
+                self.refuse(word, others)
         return arguments
 
-    def refuse(self, word: str) -> NoReturn:
-        if not word.startswith("-"):
-            self.error(f"unexpected argument {word!r}; put a prompt of several words in quotes")
+    def _sorted(self, argv: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The options with their values, and the other words: argparse wants those together."""
+        known = {name: action for action in self._actions for name in action.option_strings}
+        options: list[str] = []
+        others: list[str] = []
+        words = list(argv)
+        while words:
+            word = words.pop(0)
+            if word == "--":
+                return options, others + words
+            name = word.split("=", 1)[0]
+            if word in ("", "-") or word[0] != "-" or (name not in known and (" " in word or _is_number(word))):
+                others.append(word)
+                continue
+            options.append(word)
+            action = known.get(word)
+            takes = action is not None and (action.nargs is None or action.nargs == "?")
+            if takes and words and (words[0][:1] != "-" or words[0] == "-" or " " in words[0] or _is_number(words[0])):
+                options.append(words.pop(0))
+        return options, others
+
+    def refuse(self, word: str, others: Sequence[str] = ()) -> NoReturn:
+        near = difflib.get_close_matches(others[0], COMMANDS, n=1, cutoff=0.7) if others else []
+        meant = f"did you mean the command {near[0]}?" if near and self.prog == "structgen" else ""
+        if word in others:
+            if not meant and self.prog == "structgen":
+                meant = "put a prompt of several words in quotes"
+            self.error(f"unexpected argument {word!r}; {meant or f'see {self.prog} --help'}")
         name = word.split("=", 1)[0]
+        if name in self.hints:
+            self.error(f"there is no {name} here; {self.hints[name]}")
         known = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
-        self.error(f"unknown option {name}; {hint}")
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]}?" if close else f"see {self.prog} --help"
+        self.error(f"unknown option {name}; {meant or hint}")
 
     def error(self, message: str) -> NoReturn:
         say(message, self.prog)
@@ -69,6 +105,20 @@ class Parser(argparse.ArgumentParser):
             emit(self.format_help())
         else:
             super().print_help(file)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def in_options(message: str) -> str:
+    """What an error says to callers from Python, said for the command line."""
+    message = message.replace("Give draft=... to", "Give --draft D to")
+    return message.replace("registry= a referencing.Registry that holds", "--registry URI=FILE (repeatable) with")
 
 
 def generation_parser() -> Parser:
@@ -89,6 +139,8 @@ def generation_parser() -> Parser:
     lark = parser.add_argument_group("grammar")
     lark.add_argument("--start", default="start", metavar="RULE", help="start rule of the grammar (default: start)")
     lark.add_argument("--parser", default="lalr", metavar="NAME", help="lark parser to follow (default: lalr)")
+
+    _documents(parser.add_argument_group("schema"))
 
     model = parser.add_argument_group("model")
     _model(model)
@@ -113,6 +165,13 @@ def generation_parser() -> Parser:
     return parser
 
 
+_CHECK_HINTS = {
+    "--choices": "write the choices as a regex: structgen check --regex 'yes|no' TEXT",
+    "--grammar": "give the file as GRAMMAR: structgen check sql.lark TEXT",
+    "--schema": "give the schema as GRAMMAR: structgen check person.json TEXT",
+}
+
+
 def check_parser() -> Parser:
     parser = Parser(
         "structgen check",
@@ -120,9 +179,13 @@ def check_parser() -> Parser:
         "and what was allowed there. Of a JSON Schema also: what each keyword came to, and what is doubtful in it.\n"
         "Needs no model.",
         "exit codes: 0 all is well, 1 a text is refused or the grammar has an error, 2 wrong usage.",
+        _CHECK_HINTS,
     )
     parser.add_argument(
-        "grammar", nargs="?", metavar="GRAMMAR", help="Lark file, library name (sql.lark), or JSON Schema file (*.json)"
+        "grammar",
+        nargs="?",
+        metavar="GRAMMAR",
+        help="Lark file, library name (sql.lark), JSON Schema file (*.json), or the JSON text of a schema itself",
     )
     parser.add_argument(
         "texts", nargs="*", metavar="TEXT", help="texts to judge, or JSON files; '-': standard input, whole"
@@ -140,10 +203,7 @@ def check_parser() -> Parser:
         choices=("bounded", "compact", "pretty", "any"),
         help="what is linted, as it is generated with (default: bounded); in the texts all of it is fine",
     )
-    schema.add_argument("--draft", metavar="D", help="4, 6, 7, 2019-09 or 2020-12, whatever $schema says")
-    schema.add_argument(
-        "--registry", action="append", metavar="[URI=]FILE", help="a document that $ref or $schema leads to"
-    )
+    _documents(schema)
     schema.add_argument("--no-format-assertion", action="store_true", help="formats are annotations")
 
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -190,6 +250,16 @@ def bench_parser() -> Parser:
     )
     _common(parser)
     return parser
+
+
+def _documents(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--draft", metavar="D", help="4, 6, 7, 2019-09 or 2020-12, whatever $schema says")
+    group.add_argument(
+        "--registry",
+        action="append",
+        metavar="[URI=]FILE",
+        help="a document that $ref or $schema leads to, by its $id or by URI (may be repeated)",
+    )
 
 
 def _model(group: argparse._ActionsContainer) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from structgen.arguments import in_options
 from structgen.console import emit, say
 from structgen.errors import GrammarError
 from structgen.verdicts import Verdict, judge, shortened
@@ -52,12 +52,12 @@ def _unusable(name: str, error: GrammarError, as_json: bool) -> int:
     if debugging():
         raise error
     if as_json:
-        said = {"type": type(error).__name__, "message": str(error)}
+        said = {"type": type(error).__name__, "message": in_options(str(error))}
         for field in ("pointer", "line", "column"):
             if getattr(error, field) is not None:
                 said[field] = getattr(error, field)
         emit(json.dumps({"grammar": name, "ok": False, "error": said, "texts": []}, ensure_ascii=False) + "\n")
-    say(f"{name}: {error}")
+    say(f"{name}: {in_options(str(error))}")
     return 1
 
 
@@ -66,6 +66,7 @@ class _Subject:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from structgen.cli import UsageError
+        from structgen.constraint import registry
 
         self.args = args
         given = list(args.texts)
@@ -91,7 +92,7 @@ class _Subject:
                 "numbers": args.numbers or "any",
                 "format_assertion": not args.no_format_assertion,
                 "draft": args.draft,
-                "registry": _registry(args.registry) if args.registry else None,
+                "registry": registry(args.registry),
             }
         self._variants: dict[tuple[tuple[str, str], ...], Grammar | None] = {}
 
@@ -207,26 +208,6 @@ def _document(text: str) -> tuple[str, str]:
     if text.lstrip()[:1] not in ("{", "[", '"') and (looks_like_a_name or (is_file(text) and not is_json(text))):
         return text, read_text(text, "document")
     return shortened(text), text
-
-
-def _registry(given: Sequence[str]) -> Any:
-    """A registry of the documents that references lead to: ``FILE`` (by its ``$id``) or ``URI=FILE``."""
-    import referencing
-    import referencing.jsonschema
-
-    from structgen.constraint import schema_file
-
-    resources = []
-    for each in given:
-        uri, _, file = each.rpartition("=")
-        contents = schema_file(file)
-        named = contents.get("$id", contents.get("id")) if isinstance(contents, dict) else None
-        known_by = uri or named
-        if not isinstance(known_by, str):
-            raise GrammarError(f"{file} has no $id; say by which URI it is known: --registry URI={file}")
-        default = referencing.jsonschema.DRAFT202012
-        resources.append((known_by, referencing.Resource.from_contents(contents, default_specification=default)))
-    return referencing.Registry().with_resources(resources)
 
 
 # ------------------------------------------------------------------------------------------------------ printing

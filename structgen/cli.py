@@ -78,7 +78,7 @@ def _guarded(words: list[str], interrupt: Event) -> int:
 def _failed(error: StructgenError, code: int) -> int:
     if debugging():
         raise error
-    say(str(error))
+    say(arguments.in_options(str(error)))
     return code
 
 
@@ -134,6 +134,8 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise UsageError("--system has no place with --raw; put it into the prompt")
     if args.grammar is None and (args.start != "start" or args.parser != "lalr"):
         raise UsageError("--start and --parser belong to --grammar")
+    if args.schema is None and (args.draft is not None or args.registry is not None):
+        raise UsageError("--draft and --registry belong to --schema")
     named = {"the prompt": args.prompt, "--system": args.system, "--regex": args.regex, "--choices": args.choices}
     for name, text in [*named.items(), *(("--stop", stop) for stop in args.stop or ())]:
         if text is not None:
@@ -177,13 +179,14 @@ def read_stdin() -> str:
 
 
 def _constraint(args: argparse.Namespace) -> Constraint:
-    from structgen.constraint import Constraint, constraint_of, grammar_file, schema_file
+    from structgen.constraint import Constraint, constraint_of, grammar_file, registry, schema_file
 
     if args.grammar is not None:
         return Constraint(grammar_file(args.grammar, start=args.start, parser=args.parser))
     schema = schema_file(args.schema) if args.schema is not None else None
     choices = args.choices.split(",") if args.choices is not None else None
-    return constraint_of(schema=schema, regex=args.regex, choices=choices)
+    documents = {"draft": args.draft, "registry": registry(args.registry)}
+    return constraint_of(schema=schema, regex=args.regex, choices=choices, documents=documents)
 
 
 def _params(args: argparse.Namespace) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,8 +52,12 @@ def constraint_of(
     regex: str | None = None,
     grammar: Any = None,
     choices: Iterable[str] | None = None,
+    documents: Mapping[str, Any] | None = None,
 ) -> Constraint:
     """The one constraint that is given, or a free one.
+
+    Args:
+        documents: options of ``Grammar.from_json_schema`` about what the schema refers to (``draft``, ``registry``).
 
     Raises:
         RequestError: more than one is given.
@@ -64,7 +68,7 @@ def constraint_of(
     if len(given) > 1:
         raise RequestError(f"{' and '.join(given)} are given together; give one constraint a request")
     if schema is not None:
-        return _from_schema(schema)
+        return _from_schema(schema, documents or {})
     if regex is not None:
         return Constraint(_regex(regex))
     if grammar is not None:
@@ -74,14 +78,14 @@ def constraint_of(
     return Constraint()
 
 
-def _from_schema(schema: Any) -> Constraint:
+def _from_schema(schema: Any, documents: Mapping[str, Any]) -> Constraint:
     from structgen.grammars.grammar import Grammar
     from structgen.grammars.types import schema_of, shown_schema_of
 
     if isinstance(schema, Grammar):
         raise RequestError("schema is a Grammar; pass it as grammar=")
     # Canonical escapes: the same values; small models otherwise wander off into \uXXXX.
-    grammar = Grammar.from_json_schema(schema_of(schema, closed=True), escapes="canonical")
+    grammar = Grammar.from_json_schema(schema_of(schema, closed=True), escapes="canonical", **documents)
     return Constraint(grammar, schema=shown_schema_of(schema), target=schema)
 
 
@@ -191,9 +195,32 @@ def schema_file(name: str) -> Any:
         raise GrammarError(f"{where} is nested too deeply") from error
     except json.JSONDecodeError as error:
         raise GrammarError(f"{where} is not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
+    except ValueError as error:  # Python reads no integer of more than some thousand digits
+        raise GrammarError(f"{where} cannot be read: {error}") from error
     if not isinstance(schema, (dict, bool)):
         raise GrammarError(f"{where} holds {type(schema).__name__}; a JSON Schema is an object or a boolean")
     return schema
+
+
+def registry(given: Sequence[str] | None) -> Any:
+    """A ``referencing.Registry`` of the documents that references lead to: ``FILE`` (by its ``$id``) or ``URI=FILE``;
+    None where none are given."""
+    if not given:
+        return None
+    import referencing
+    import referencing.jsonschema
+
+    resources = []
+    for each in given:
+        uri, _, file = each.rpartition("=")
+        contents = schema_file(file)
+        named = contents.get("$id", contents.get("id")) if isinstance(contents, dict) else None
+        known_by = uri or named
+        if not isinstance(known_by, str):
+            raise GrammarError(f"{file} has no $id; say by which URI it is known: --registry URI={file}")
+        default = referencing.jsonschema.DRAFT202012
+        resources.append((known_by, referencing.Resource.from_contents(contents, default_specification=default)))
+    return referencing.Registry().with_resources(resources)
 
 
 def is_json(text: str) -> bool:

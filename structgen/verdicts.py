@@ -214,7 +214,7 @@ def _written(text: str, at: Position) -> Any:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):  # no JSON, or a number beyond Python's
         return _UNKNOWN
 
 

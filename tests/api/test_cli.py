@@ -15,6 +15,7 @@ import pytest
 
 from structgen.cli import main
 from structgen.console import say, working
+from structgen.errors import ModelError
 
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1"}
 
@@ -47,6 +48,11 @@ def test_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert not err
 
 
+def test_help_of_check_names_what_grammar_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "check", "--help")
+    assert "or the JSON text of a schema itself" in " ".join(out.split())
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--version")
     assert code == 0
@@ -59,7 +65,21 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["--grammer", "sql.lark", "hi"], "did you mean --grammar?"),
         (["--max-token=5", "hi"], "did you mean --max-tokens?"),
         (["--zzz", "hi"], "unknown option --zzz; see structgen --help"),
-        (["two", "prompts"], "unexpected argument 'prompts'"),
+        (["two", "prompts"], "unexpected argument 'prompts'; put a prompt of several words in quotes"),
+        (["two", "--json", "prompts"], "unexpected argument 'prompts'; put a prompt"),
+        (["chekc", "foo"], "did you mean the command check?"),
+        (["--json", "chekc", "foo"], "did you mean the command check?"),
+        (["bnech", "masks", "--vs", "x"], "did you mean the command bench?"),
+        (["chekc", "--lines"], "unknown option --lines; did you mean the command check?"),
+        (["warmup", "x"], "structgen warmup: unexpected argument 'x'; see structgen warmup --help"),
+        (["bench", "masks", "a", "b"], "unexpected argument 'b'; see structgen bench --help"),
+        (["check", "--choices", "a,b", "a"], "no --choices here; write the choices as a regex"),
+        (["check", "--schema=x.json", "1"], "no --schema here; give the schema as GRAMMAR"),
+        (["check", "sql.lark", "--grammar", "x"], "no --grammar here; give the file as GRAMMAR"),
+        (["check", "a", "--regex"], "expected one argument"),
+        (["check", "--regex", "--json"], "expected one argument"),
+        (["check", "--", "--json"], "--json"),
+        (["--registry", "a=b", "hi"], "--draft and --registry belong to --schema"),
         (["--regex", "a", "--choices", "b", "hi"], "not allowed with"),
         (["--max-tokens", "many", "hi"], "invalid int value"),
         (["--max-tokens", "0", "hi"], "max_tokens is 0"),
@@ -137,6 +157,66 @@ def test_check_accepts_and_refuses(capsys: pytest.CaptureFixture[str], files: Pa
     assert "line 1, column 3: 'x' cannot stand here; expected b or the end" in out
     assert "  | abxb\n  |   ^" in out
     assert "line 1, column 1: the text ends too early; expected a" in out
+
+
+@pytest.mark.parametrize("options", [["--order", "schema"], ["--json"], ["--order=any", "-q"], ["--draft", "7", "-q"]])
+def test_options_stand_anywhere(capsys: pytest.CaptureFixture[str], files: Path, options: list[str]) -> None:
+    words = ["check", f"{files}/good.json", '{"a": 1}', '{"a": -1}']
+    seen = {run(capsys, *words[:n], *options, *words[n:])[:2] for n in range(1, len(words) + 1)}
+    assert len(seen) == 1
+    assert seen.pop()[0] == 0
+
+
+def test_texts_that_look_like_options(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["-1", "-2.5e3"], ["--", "-1"], ["--", "-1", "-2"], ["-q", "-1", "--", "-2"]):
+        code, out, _ = run(capsys, "check", '{"type": "number"}', *words)
+        assert code == 0
+        assert out.count("accepted  -") == len([word for word in words if word[1:2].isdigit()])
+    code, out, _ = run(capsys, "check", "--regex", ".*", "--", "--json", "a -- b", "- one")
+    assert code == 0
+    assert [f"accepted  {text}" in out for text in ("--json", "a -- b", "- one")] == [True] * 3
+
+
+def _no_model(*_: object) -> None:
+    raise ModelError("here")
+
+
+def test_documents_of_remote_references(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    refs = {"a": {"$ref": "https://x.org/y.json"}, "b": {"$ref": "urn:b"}}
+    (tmp_path / "ref.json").write_text(json.dumps({"properties": refs}))
+    (tmp_path / "y.json").write_text('{"type": "integer"}')
+    (tmp_path / "b.json").write_text('{"$id": "urn:b", "type": "null"}')
+    for words in (["check", f"{tmp_path}/ref.json"], ["--schema", f"{tmp_path}/ref.json", "hi"]):
+        code, _, err = run(capsys, *words)
+        assert code
+        assert "--registry URI=FILE (repeatable)" in err
+        assert "registry=" not in err
+    given = ["--registry", f"https://x.org/y.json={tmp_path}/y.json", "--registry", f"{tmp_path}/b.json"]
+    code, out, _ = run(capsys, "check", f"{tmp_path}/ref.json", '{"a": 1}', *given, '{"b": null}')
+    assert code == 0
+    assert out.count("accepted") == 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("structgen.api.engine_for", _no_model)  # it comes so far
+        code, _, err = run(capsys, "--schema", f"{tmp_path}/ref.json", *given, "hi")
+    assert (code, err) == (2, "structgen: here\n")
+
+
+def test_an_unknown_metaschema_names_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "check", '{"$schema": "https://x.org/m"}')
+    assert code == 1
+    assert "Give --draft D" in err
+    assert "--registry URI=FILE (repeatable) with its metaschema" in err
+
+
+def test_numbers_that_python_does_not_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "long.json").write_text('{"maximum": 1' + "0" * 5000 + "}")
+    code, _, err = run(capsys, "--schema", f"{tmp_path}/long.json", "hi")
+    assert code == 2
+    assert "cannot be read" in err
+    code, out, err = run(capsys, "check", f"{tmp_path}/long.json", "1", "1e99999999999999999999", "-" + "9" * 5000)
+    assert code == 1
+    assert out.count("accepted") == 2
+    assert not err
 
 
 def test_check_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -425,7 +425,7 @@ def test_fields_that_cannot_be_built_are_named() -> None:
         a: int
         b: list[Annotated[str, Field(pattern="(?=a)")]]
 
-    with pytest.raises(GrammarError, match=r"Late cannot be used .*: b: pydantic cannot read the pattern \(\?=a\): look"):
+    with pytest.raises(GrammarError, match=r"Late cannot be used .*: b: pydantic cannot read the pattern \(\?="):
         Grammar.from_type(Late)
 
 
