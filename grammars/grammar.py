@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -65,7 +66,8 @@ class Grammar:
         """JSON documents that satisfy ``schema`` (dict, bool, or JSON text).
 
         Options (see docs/reference.md): ``order``, ``whitespace``, ``escapes``, ``numbers``, ``format_assertion``,
-        ``on_unsupported``, ``draft``, ``registry``. Raises GrammarError with ``.pointer``.
+        ``on_unsupported``, ``draft``, ``registry``. Raises GrammarError with ``.pointer``, and TypeError for an unknown
+        option.
 
         The last grammars are remembered by the content of the schema and the options, so a schema that comes again
         costs a look-up. ``schema`` is copied: changing it later changes no grammar. (With ``registry``, whose
@@ -73,6 +75,7 @@ class Grammar:
         """
         import json
 
+        _check_names("from_json_schema", options)
         return cls._of_schema(schema, options, "JSON Schema", json.loads)
 
     @classmethod
@@ -81,6 +84,7 @@ class Grammar:
         dict, tuple, union or primitive. Options as for ``from_json_schema``."""
         from structgen.grammars import types
 
+        _check_names("from_type", options)
         name = getattr(type_, "__name__", repr(type_))
         schema = types.schema_of(type_)
         return cls._of_schema(schema, options, name, lambda text: types.value_of(type_, text), type_)
@@ -201,6 +205,19 @@ class Grammar:
 
     def __repr__(self) -> str:
         return f"Grammar({self.source})"
+
+
+def _check_names(method: str, options: dict[str, Any]) -> None:
+    """Raise TypeError for an option that grammars of JSON Schemas do not have."""
+    if not options:
+        return
+    from structgen.grammars.json_schema import OPTIONS
+
+    for name in options:
+        if name not in OPTIONS:
+            near = difflib.get_close_matches(name, OPTIONS, 1)
+            hint = f"did you mean {near[0]!r}? It has" if near else "it has"
+            raise TypeError(f"Grammar.{method} has no option {name!r}; {hint} {', '.join(OPTIONS)}")
 
 
 def _is_hashable(value: object) -> bool:

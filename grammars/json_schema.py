@@ -44,8 +44,11 @@ from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
 from structgen.grammars.schema.report import Report
 from structgen.grammars.schema.scalars import check_numbers, check_pattern
 
-__all__ = ["JsonMachine", "Report", "machine"]
+__all__ = ["OPTIONS", "JsonMachine", "Report", "machine"]
 
+OPTIONS = (
+    "order", "whitespace", "escapes", "numbers", "format_assertion", "on_unsupported", "draft", "registry",
+)  # fmt: skip
 _ENCODINGS = {"any": JSON_ANY, "canonical": JSON_CANONICAL}
 _DRAFTS = {Draft.D4: "4", Draft.D6: "6", Draft.D7: "7", Draft.D2019: "2019-09", Draft.D2020: "2020-12"}
 

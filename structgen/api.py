@@ -180,12 +180,28 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     of_sampling = {field.name for field in fields(SamplingParams)}
     of_engine = {field.name for field in fields(EngineConfig)} - {"model"}
     own = {"schema", "regex", "grammar", "choices", "model", "chat", "system", "show_schema", "return_exceptions"}
-    refuse_unknown("generate", list(options), sorted(of_sampling | of_engine | own))
+    known = of_sampling | of_engine | own
+    _refuse_grammar_options({name: value for name, value in options.items() if name not in known})
+    refuse_unknown("generate", list(options), sorted(known))
     for name, what in _NEED_LLM.items():
         if name in options:
             raise RequestError(f"{name}: generate returns one value a prompt; for {what} use LLM(...).generate")
     sampling = {name: value for name, value in options.items() if name in of_sampling}
     return sampling, {name: value for name, value in options.items() if name in of_engine}
+
+
+def _refuse_grammar_options(options: dict[str, Any]) -> None:
+    """Raise TypeError for an option that belongs to the making of a grammar."""
+    from structgen.grammars import json_schema, lark_grammar
+
+    for known, make in (
+        (json_schema.OPTIONS, "Grammar.from_type(T, {}) or Grammar.from_json_schema(S, {})"),
+        (("start", "parser", *lark_grammar.OPTIONS), "Grammar.from_lark(text, {})"),
+    ):
+        for name, value in options.items():
+            if name in known:
+                made = make.replace("{}", f"{name}={value!r}")
+                raise TypeError(f"generate has no option {name!r}, which a grammar is made with: grammar={made}")
 
 
 _ENGINES: dict[tuple[object, ...], LLM] = {}

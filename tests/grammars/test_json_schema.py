@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from contextlib import suppress
@@ -15,7 +16,8 @@ from reference import reference_matches
 
 from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
 from structgen.grammars import machine as m
-from structgen.grammars.json_schema import machine
+from structgen.grammars.grammar import Grammar
+from structgen.grammars.json_schema import OPTIONS, machine
 
 D4, D6 = "http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-06/schema#"
 D7, D2019 = "http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2019-09/schema"
@@ -404,6 +406,20 @@ class TestErrors:
         for bad in (None, 3, [], "[1]", "{"):
             with pytest.raises(GrammarError):
                 machine(bad)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(("method", "given"), [("from_json_schema", {}), ("from_type", int)])
+    def test_unknown_options(self, method: str, given: Any) -> None:
+        make = getattr(Grammar, method)
+        for _ in range(2):  # the second time the grammar is remembered
+            assert make(given, order="any").matches("1")
+            with pytest.raises(TypeError, match=rf"Grammar.{method} has no option 'ordr'; did you mean 'order'\? It "):
+                make(given, order="any", ordr="any")
+            with pytest.raises(TypeError, match=r"no option 'known'; it has order, whitespace, escapes"):
+                make(given, known=b"")
+
+    def test_every_option_is_named(self) -> None:
+        keywords = {p.name for p in inspect.signature(machine).parameters.values() if p.kind is p.KEYWORD_ONLY}
+        assert keywords - {"known"} == set(OPTIONS)
 
     def test_report(self) -> None:
         _, report = machine(
