@@ -129,7 +129,7 @@ def test_one_bad_request_fails_alone(tiny_llm: sg.LLM) -> None:
         ({"temprature": 1.0}, TypeError, "did you mean 'temperature'"),
         ({"schemas": Person}, TypeError, "did you mean 'schema'"),
         ({"block_sise": 3}, TypeError, "did you mean 'block_size'"),
-        ({"schema": Person, "whitespace": "compact"}, TypeError, r"grammar=Grammar.from_type\(T, whitespace='compact'\)"),
+        ({"schema": Person, "whitespace": "any"}, TypeError, r"grammar=Grammar.from_type\(T, whitespace='any'\)"),
         ({"grammar": "sql.lark", "start": "x"}, TypeError, r"grammar=Grammar.from_lark\(text, start='x'\)"),
         ({"schema": Person, "regex": "a"}, sg.RequestError, "schema and regex are given together"),
         ({"schema": sg.Grammar.from_regex("a")}, sg.RequestError, "pass it as grammar"),
