@@ -170,6 +170,7 @@ def _meets_limits(places: list[Place]) -> bool:
 def _unsatisfiable(root: Node) -> UnsatisfiableGrammar:
     """Follow the reason down to the places that contradict each other."""
     node, seen = root, {root}
+    demands: dict[str, None] = {}
     while True:
         below = None
         for case in node.parts.cases:
@@ -183,29 +184,45 @@ def _unsatisfiable(root: Node) -> UnsatisfiableGrammar:
                     below = child
         if below is None:
             break
+        demanding = [f"{at.pointer}/{key}" for at in _together(node) for key in at.rules.enforced if key in _DEMANDS]
+        demands = dict.fromkeys([*demanding, *demands])
         node = below
         seen.add(node)
-    together: dict[Place, None] = dict.fromkeys(node.places)
-    for place in list(together):
-        queue = [place]
-        while queue and len(together) < 20:
-            at = queue.pop()
-            together[at] = None
-            queue += [each for each in at.rules.all_of if each not in together]
     keywords: dict[str, None] = {}
-    for place in together:
+    for place in _together(node):
         for key in place.rules.enforced:
             if key == "false":
-                keywords[place.pointer] = None
+                keywords[f"{place.pointer} (false)"] = None
             elif key not in ("allOf", "$ref"):
                 keywords[f"{place.pointer}/{key}"] = None
         for name, each in (place.rules.properties or {}).items():
             if name in place.rules.required and not each.rules.types:
                 keywords[each.pointer] = None
-    return UnsatisfiableGrammar(
-        "no value satisfies this schema; these contradict each other: " + ", ".join(list(keywords)[:12]),
-        pointer=node.places[0].pointer if node.places else "#",
-    )
+    found = [*keywords, *(each for each in demands if f"{each} (false)" not in keywords)]
+    if len(found) > 1:
+        said = "no value satisfies this schema; these contradict each other: " + ", ".join(found[:12])
+    elif found and found[0].endswith(" (false)"):
+        said = "the schema is false, which no value satisfies"
+    else:
+        said = f"no value satisfies {found[0] if found else 'this schema'}"
+        said += ", which is empty" if any(place.rules.values == () for place in _together(node)) else ""
+    return UnsatisfiableGrammar(said, pointer=node.places[0].pointer if node.places else "#")
+
+
+_DEMANDS = {"required", "dependentRequired", "minProperties", "minItems", "contains", "minContains"}
+"""Keywords that make a value be there."""
+
+
+def _together(node: Node) -> list[Place]:
+    """The first places that hold together in ``node``."""
+    found: dict[Place, None] = dict.fromkeys(node.places)
+    for place in list(found):
+        queue = [place]
+        while queue and len(found) < 20:
+            at = queue.pop()
+            found[at] = None
+            queue += [each for each in at.rules.all_of if each not in found]
+    return list(found)
 
 
 class JsonMachine:

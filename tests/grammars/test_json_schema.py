@@ -417,6 +417,42 @@ class TestErrors:
             with pytest.raises(TypeError, match=r"no option 'known'; it has order, whitespace, escapes"):
                 make(given, known=b"")
 
+    @pytest.mark.parametrize(
+        ("schema", "pointer", "said"),
+        [
+            (False, "#", "the schema is false"),
+            ({"$ref": "#/$defs/a", "$defs": {"a": False}}, "#/$defs/a", "the schema is false"),
+            ({"not": {}}, "#", "no value satisfies #/not"),
+            ({"enum": []}, "#", "no value satisfies #/enum, which is empty"),
+            ({"oneOf": [{}, {}]}, "#", "no value satisfies #/oneOf"),
+            ({"type": "array", "minItems": 3, "maxItems": 2}, "#", "#/type, #/minItems, #/maxItems"),
+            (
+                {"type": "object", "properties": {"a": {}}, "required": ["b"], "additionalProperties": False},
+                "#/additionalProperties",
+                "#/additionalProperties (false), #/required",
+            ),
+            ({"type": "array", "items": False, "minItems": 1}, "#/items", "#/items (false), #/minItems"),
+            ({"type": "array", "contains": False}, "#/contains", "the schema is false"),
+            (
+                {"type": "array", "contains": {"type": "integer"}, "items": {"type": "string"}},
+                "#/items",
+                "#/items/type, #/contains/type, #/contains",
+            ),
+            (
+                {"type": "object", "required": ["x"], "properties": {
+                    "x": {"type": "object", "allOf": [{"required": ["a"]}], "patternProperties": {"^a": False}}}},
+                "#/properties/x/patternProperties/^a",
+                "#/properties/x/patternProperties/^a (false), #/properties/x/allOf/0/required, #/required",
+            ),
+        ],
+    )  # fmt: skip
+    def test_all_that_contradicts_is_named(self, schema: Any, pointer: str, said: str) -> None:
+        with pytest.raises(UnsatisfiableGrammar) as caught:
+            Grammar.from_json_schema(schema)
+        assert caught.value.pointer == pointer
+        assert said in str(caught.value)
+        assert ("contradict" in str(caught.value)) == (", #" in said)
+
     def test_every_option_is_named(self) -> None:
         keywords = {p.name for p in inspect.signature(machine).parameters.values() if p.kind is p.KEYWORD_ONLY}
         assert keywords - {"known"} == set(OPTIONS)
