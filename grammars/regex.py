@@ -98,9 +98,14 @@ def parse(pattern: str, flags: int = 0, *, dialect: Dialect = "python", ordered:
         else:
             node = _python(pattern, flags, ordered)
     except RecursionError:
-        raise _too_deep(pattern) from None
-    if depth(node) > MAX_DEPTH:
-        raise _too_deep(pattern)
+        raise _too_deep(pattern, "has groups in groups, deeper than Python reads them") from None
+    deep = depth(node)
+    if deep > MAX_DEPTH:
+        raise _too_deep(
+            pattern,
+            f"is a tree of {deep:,} levels (limit: {MAX_DEPTH}): every sequence, alternative, repeat and lookaround "
+            "inside another is one; groups that only enclose are none",
+        )
     return node
 
 
@@ -189,11 +194,8 @@ class _Property(NamedTuple):
     at: int
 
 
-def _too_deep(pattern: str) -> GrammarTooComplex:
-    return GrammarTooComplex(
-        f"regex {_short(pattern)} is nested too deeply (limit: {MAX_DEPTH} levels); flatten its groups",
-        line=1, column=1,
-    )
+def _too_deep(pattern: str, why: str) -> GrammarTooComplex:
+    return GrammarTooComplex(f"regex {_short(pattern)} {why}; flatten it", line=1, column=1)
 
 
 def _short(pattern: str) -> str:

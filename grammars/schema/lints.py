@@ -226,7 +226,7 @@ def _recursion(subject: Subject) -> Iterator[Lint]:
                 "no way to stop",
                 references[-1] if references else inner.pointer,
                 "recursion of any depth",
-                "write out the levels that are wanted, or rely on max_tokens: the text is completed in time",
+                "write out the levels that are wanted; a text that max_tokens cuts is not complete",
             )
         else:
             finished.add(spot)

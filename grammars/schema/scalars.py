@@ -203,7 +203,8 @@ def check_pattern(pattern: str, pointer: str) -> None:
     try:
         pattern_expr(pattern, _json_any())
     except GrammarError as error:
-        raise type(error)(f"pattern {pattern!r}: {error}", pointer=pointer) from None
+        shown = repr(pattern) if len(pattern) < 80 else f"{pattern[:80]!r}..."
+        raise type(error)(f"pattern {shown}: {error}", pointer=pointer) from None
 
 
 def _json_any() -> Encoding:

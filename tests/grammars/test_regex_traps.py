@@ -64,7 +64,8 @@ def test_first_masks_come_soon(name: str, real_vocabulary: Callable[[str], Vocab
     ("source", "says"),
     [
         ("(?=(?:.{3})+$)(?=(?:.{5})+$)(?=(?:.{7})+$)(?=(?:.{11})+$)(?=(?:.{13})+$).*", "too many states"),
-        ("(?:" * 120 + "a" + "b)*" * 120, "nested too deeply"),
+        ("(?:" * 120 + "a" + "b)*" * 120, r"a tree of 241 levels \(limit: 100\).*groups that only enclose are none"),
+        ("(" * 1000 + "a" + ")" * 1000, "groups in groups, deeper than Python reads them; flatten"),
         ("|".join(f"[ab]{{{i}}}{'cd'[i % 2]}" for i in range(5000)), "4096 alternatives"),
         (r"([ab]{9})" * 12 + "".join(rf"\{i}" for i in range(1, 13)), "more than 20000 parts"),
     ],
@@ -74,6 +75,15 @@ def test_limits_are_met_soon(source: str, says: str) -> None:
     with pytest.raises(GrammarTooComplex, match=says):
         regex.machine(source)
     assert time.process_time() - began < SECONDS
+
+
+def test_groups_that_only_enclose_do_not_count() -> None:
+    for count in (regex.MAX_DEPTH + 1, 3 * regex.MAX_DEPTH):
+        assert matches(lowered("(" * count + "a" + ")" * count), b"a")
+    for piece in ("(?:b|", "(?=", "(?:c"):  # these do
+        count = regex.MAX_DEPTH + 1
+        with pytest.raises(GrammarTooComplex, match="groups that only enclose are none"):
+            regex.machine(f"x{piece}" * count + "a" + ")*" * count)
 
 
 def lowered(source: str) -> Expr:
