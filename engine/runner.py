@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from numba.core import event
 from torch import Tensor
 
 from structgen import kernels
@@ -212,13 +212,20 @@ def _free_bytes(device: torch.device) -> int | None:
 
 
 def _warm_up(dtype: torch.dtype, device: torch.device) -> None:
-    """Compile the kernels, with a word on standard error when that takes more than a second."""
-    note = threading.Timer(
-        1.0, lambda: print("structgen: compiling the model kernels, once for this installation ...", file=sys.stderr)
-    )
-    note.daemon = True
-    note.start()
-    try:
+    """Compile the kernels, with a word on standard error if any is not in the cache on disk."""
+    with event.install_listener("numba:compile", _Notice()):
         kernels.warmup(dtype, device)
-    finally:
-        note.cancel()
+
+
+class _Notice(event.Listener):
+    """Says once that kernels are being compiled."""
+
+    given = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.given:
+            self.given = True
+            print("structgen: compiling the model kernels, once for this installation ...", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        pass
