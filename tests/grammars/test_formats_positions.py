@@ -275,9 +275,9 @@ def test_masks_of_remembering_formats_leave_no_states_behind() -> None:
         assert matcher.accept_text(text)
         at = state(formats.expr(name, JSON_ANY))
         assert at is not None
-        before = len(at.store.states)
+        before = at.store.count
         assert len(matcher.allowed_tokens()) > 3_000
-        assert len(at.store.states) - before < 1_500
+        assert at.store.count - before < 1_500
 
 
 # ------------------------------------------------------------------------------------------------ with other keywords
