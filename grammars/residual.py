@@ -107,6 +107,9 @@ class State(Residual):
         try:
             return self._clamped[limit]
         except KeyError:
+            if largest_counter(self.expr) <= limit:
+                self._clamped[limit] = self
+                return self
             made = self.store.state(self.expr.clamped(limit))
             self._clamped[limit] = made or self
             return self._clamped[limit]
@@ -122,6 +125,23 @@ class State(Residual):
 
     def __repr__(self) -> str:
         return f"State({self.id}, {self.expr!r})"
+
+
+@lru_cache(maxsize=1 << 15)
+def largest_counter(expr: Expr) -> float:
+    """No bound of a counter that ``expr.clamped`` may change is larger."""
+    if isinstance(expr, Alt):
+        return max(map(largest_counter, expr.items))
+    if isinstance(expr, Seq):
+        found: float = 0
+        at: Expr = expr
+        while isinstance(at, Seq):
+            found = max(found, largest_counter(at.head))
+            at = at.tail
+        return max(found, largest_counter(at))
+    if isinstance(expr, Rep):
+        return max(expr.lo, expr.hi or 0, largest_counter(expr.body))
+    return 0 if type(expr).clamped is Expr.clamped else float("inf")
 
 
 @lru_cache(maxsize=4096)
