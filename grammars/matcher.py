@@ -9,18 +9,18 @@ summary is remembered under the frames that it really looked at, so nesting dept
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar, UnsupportedGrammar
-from structgen.grammars import distance, walk
+from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGrammar
+from structgen.grammars import distance, forced, walk
 from structgen.grammars import machine as m
 from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
-from structgen.grammars.residual import COMPLETE, LOCK, Checked, FreshKey, Recorded, Residual, State
+from structgen.grammars.residual import COMPLETE, LOCK, FreshKey, Recorded, Residual
 from structgen.grammars.rows import Row, Rows, Target, as_words, write_rows
 from structgen.grammars.trie import Part, Trie, joined, row_ids
 
@@ -311,7 +311,8 @@ class Matcher:
     def __init__(self, compiled: CompiledGrammar) -> None:
         self._compiled = compiled
         self._config = compiled.initial
-        self._history: tuple[Config, Any] | None = None
+        self._history: tuple[Config, int | bytes, Any] | None = None
+        """The configuration before the last step, that step's token or text, and the history before it."""
 
     @property
     def compiled(self) -> CompiledGrammar:
@@ -365,7 +366,7 @@ class Matcher:
             after = self._compiled.successor(config, token_id)
             if after is None:
                 return False
-        self._history = (config, self._history)
+        self._history = (config, token_id, self._history)
         self._config = after
         return True
 
@@ -381,7 +382,7 @@ class Matcher:
             threads = m.read(self._config.threads, data)
             if not threads:
                 return False
-            self._history = (self._config, self._history)
+            self._history = (self._config, data, self._history)
             self._config = self._compiled._intern(threads)
         return True
 
@@ -395,6 +396,32 @@ class Matcher:
             config = after
         return len(token_ids)
 
+    def verify_tree(self, token_ids: Sequence[int], parents: Sequence[int]) -> list[bool]:
+        """Which nodes of a draft tree are legal: those whose token is legal after the tokens of all nodes above. The
+        state does not change.
+
+        Args:
+            token_ids: the token of each node.
+            parents: the number of the node above each, -1 for the current state; a parent comes before its children.
+
+        Raises:
+            GrammarError: lists of different lengths, or a parent that does not come before.
+        """
+        if len(token_ids) != len(parents):
+            raise GrammarError(
+                f"{len(token_ids)} tokens but {len(parents)} parents: each node of a draft tree has one of each"
+            )
+        configs: list[Config | None] = []
+        for node, (token, parent) in enumerate(zip(token_ids, parents, strict=True)):
+            if not -1 <= parent < node:
+                raise GrammarError(
+                    f"node {node} of the draft tree has parent {parent}; allowed: -1 (the current state) or an earlier "
+                    f"node, 0 to {node - 1}"
+                )
+            above = self._config if parent < 0 else configs[parent]
+            configs.append(None if above is None else self._compiled.successor(above, int(token)))
+        return [config is not None for config in configs]
+
     def rollback(self, n: int) -> None:
         """Undo the last ``n`` accepted tokens (``accept_text`` counts as one). Raises ValueError for more than were
         accepted."""
@@ -402,7 +429,7 @@ class Matcher:
         for _ in range(n):
             if history is None:
                 raise ValueError(f"cannot undo {n} tokens: fewer were accepted")
-            config, history = history
+            config, _, history = history
         self._config, self._history = config, history
 
     def mark_dead(self, token_id: int) -> None:
@@ -426,7 +453,7 @@ class Matcher:
         if self.is_finished:
             return b""
         with LOCK:
-            return _forced(self._config.threads, limit)
+            return forced.forced_bytes(self._config.threads, limit)[0]
 
     def shortest_completion(self) -> bytes | None:
         """Bytes that complete the text, as few as were found; b"" where it may end. None when none was found within
@@ -437,32 +464,46 @@ class Matcher:
         return None if way is None else way.text()
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next. Not built yet."""
-        raise UnsupportedGrammar("forced_tokens() is not built yet; use forced_bytes()")
+        """The tokens of ``forced_bytes()`` that the tokenizer writes whatever comes after them; accepting them in order
+        succeeds. The text is taken to begin where a token does.
 
+        Empty when nothing is forced, when the tokenizer would join what is forced with the text before, or when its
+        tokens depend on all of a text (Unigram). A vocabulary without a tokenizer (a list of bytes) has no way of its
+        own to write a text: there a token is forced when it is the only legal one.
+        """
+        if self.is_finished:
+            return []
+        compiled = self._compiled
+        if not compiled.vocab.can_encode:
+            return self._only_tokens()
+        with LOCK:
+            data, follows = forced.forced_bytes(self._config.threads, forced.LIMIT)
+        if not data:
+            return []
+        before = forced.context(self._pieces())
+        if before is None:
+            return []
+        found = forced.forced_tokens(compiled.vocab, compiled._tables.trie, before, data, follows)
+        return found[: self.verify(found)]
 
-def _forced(threads: Sequence[Thread], limit: int) -> bytes:
-    found = bytearray()
-    while len(found) < limit and threads and not m.can_end(threads):
-        choices = 0
-        queue = list(threads)
-        while queue:
-            thread = queue.pop()
-            queue.extend(m.ended(thread))
-            inner = thread.residual
-            while isinstance(inner, (FreshKey, Recorded, Checked)):
-                inner = inner.inner
-            assert isinstance(inner, State)
-            for byte, mask in inner.expr.classes():
-                if inner.advance(byte) is not None:
-                    choices |= mask
-            if choices & (choices - 1):
-                return bytes(found)
-        byte = choices.bit_length() - 1
-        threads = m.read(threads, bytes([byte]))
-        if threads:
-            found.append(byte)
-    return bytes(found)
+    def _only_tokens(self) -> list[int]:
+        found: list[int] = []
+        config = self._config
+        while len(found) < forced.LIMIT:
+            ids = row_ids(self._compiled.row(config).words)
+            after = self._compiled.successor(config, int(ids[0])) if len(ids) == 1 else None
+            if after is None or after is self._compiled.finished:
+                break
+            found.append(int(ids[0]))
+            config = after
+        return found
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The text that was accepted, last step first."""
+        history = self._history
+        while history is not None:
+            _, step, history = history
+            yield step if isinstance(step, bytes) else self._compiled._tokens[step] or b""
 
 
 def fill_bitmasks(matchers: Sequence[Matcher], rows: Any) -> None:

@@ -18,6 +18,10 @@ class Encoder(Protocol):
     def tokenizer(self) -> Any:
         """The library's object; loaded at first use."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether later text changes only the tokens at its edge: BPE, but not Unigram, which weighs whole texts."""
+
     def encode(self, text: str, tokens: Sequence[bytes | None]) -> list[int]:
         """Ids whose bytes in ``tokens`` make up ``text``: no special tokens, no space put before it."""
 
@@ -41,9 +45,12 @@ def check_text(text: str) -> str:
 class PlainEncoder:
     """A library whose call for plain text already does what is wanted."""
 
-    def __init__(self, load: Callable[[], Any], encode: Callable[[Any, str], Sequence[int]]) -> None:
+    def __init__(
+        self, load: Callable[[], Any], encode: Callable[[Any, str], Sequence[int]], *, is_local: bool = True
+    ) -> None:
         self._load = load
         self._encode = encode
+        self.is_local = is_local
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -69,6 +76,11 @@ class HuggingFaceEncoder:
     @cached_property
     def tokenizer(self) -> Any:
         return self._load()
+
+    @cached_property
+    def is_local(self) -> bool:
+        model = self.tokenizer.model
+        return type(model).__name__ == "BPE" and not model.dropout
 
     @cached_property
     def _inner(self) -> Any:

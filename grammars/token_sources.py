@@ -219,7 +219,9 @@ def _from_transformers_slow(x: Any) -> TokenTable:
             f"(use_fast=True). Allowed: {ALLOWED}"
         )
     tokens, special = table_of(vocab, added, decoder, unknown=x.unk_token, special_names=names)
-    encoder = PlainEncoder(lambda: x, lambda t, text: t.encode(text, add_special_tokens=False))
+    encoder = PlainEncoder(
+        lambda: x, lambda t, text: t.encode(text, add_special_tokens=False), is_local=not hasattr(x, "sp_model")
+    )
     return TokenTable(tokens, special, stops, encoder, strips_leading_space=hasattr(x, "sp_model"))
 
 

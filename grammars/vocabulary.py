@@ -126,6 +126,12 @@ class Vocabulary:
         """Whether ``encode`` can be used (a list of bytes has nothing to cut text with)."""
         return self.__dict__["_encoder"] is not None
 
+    @property
+    def tokens_are_local(self) -> bool:
+        """Whether the tokens of a text change only near its end when the text goes on (BPE)."""
+        encoder = self.__dict__["_encoder"]
+        return encoder is not None and encoder.is_local
+
     def encode(self, text: str) -> list[int]:
         """The ids that the tokenizer cuts ``text`` into, as if in the middle of a longer text: no special tokens, no
         space put before it, and names of special tokens in ``text`` are plain text. So ``decode`` gives the text's

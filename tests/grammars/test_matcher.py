@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Reference, reference_matches
 
-from structgen.errors import GrammarError, UnsupportedGrammar
+from structgen.errors import GrammarError
 from structgen.grammars import CompiledGrammar, Grammar, Vocabulary, fill_bitmasks, residual
 from structgen.grammars.charset import ANY
 from structgen.grammars.encoding import JSON_ANY, UTF8
@@ -222,8 +222,6 @@ def test_forced_bytes(vocab: Vocabulary) -> None:
     assert matcher.forced_bytes() == b"b"
     assert matcher.accept_text("b")
     assert matcher.forced_bytes() == b""
-    with pytest.raises(UnsupportedGrammar, match="not built yet"):
-        matcher.forced_tokens()
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.int32])
