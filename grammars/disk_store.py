@@ -19,8 +19,7 @@ import os
 import re
 import tempfile
 import time
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -34,7 +33,7 @@ OFF = "off"
 FORMAT = 1  # of the files; raise it when the meaning of any kind changes between releases
 MAX_BYTES = 1 << 30
 _ENTRY = re.compile(r"[a-z0-9_]+-[0-9a-f]+\.npz")
-_NAME = "__name__"  # the array that says which entry this is
+_LABEL = "__label__"  # the array that says which entry this is, and what is in it
 _UNFINISHED_S = 3600.0  # a temporary file older than this was left behind by a process that died
 
 Arrays = dict[str, NDArray[Any]]
@@ -93,10 +92,10 @@ def load(kind: str, key: str) -> Arrays | None:
     try:
         with np.load(path, allow_pickle=False) as entry:
             found = {name: entry[name] for name in entry.files}  # reads all, and so checks all checksums
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError, MemoryError):
+    except Exception:  # a damaged file makes zipfile, zlib, struct and numpy raise all kinds
         return None
-    name = found.pop(_NAME, None)
-    if name is None or name.dtype != np.uint8 or name.tobytes() != path.name.encode():
+    label = found.pop(_LABEL, None)
+    if label is None or label.tobytes() != _label(path, found):
         return None
     with suppress(OSError):
         os.utime(path)
@@ -114,13 +113,13 @@ def save(kind: str, key: str, arrays: Mapping[str, NDArray[Any]]) -> bool:
         return False
     if any(array.dtype.hasobject for array in arrays.values()):
         raise ValueError("arrays of Python objects are not stored")
-    name = np.frombuffer(path.name.encode(), dtype=np.uint8)
+    label = np.frombuffer(_label(path, arrays), dtype=np.uint8)
     unfinished = None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
             unfinished = file.name
-            np.savez(file, allow_pickle=False, **{_NAME: name}, **arrays)
+            np.savez(file, allow_pickle=False, **{_LABEL: label}, **arrays)
         os.replace(unfinished, path)
     except OSError:
         if unfinished is not None:
@@ -129,6 +128,11 @@ def save(kind: str, key: str, arrays: Mapping[str, NDArray[Any]]) -> bool:
         return False
     _bound(path.parent.parent)
     return True
+
+
+def _label(path: Path, names: Iterable[str]) -> bytes:
+    """A checksum covers an array, not the list of arrays, so that is part of the label."""
+    return repr((path.name, *names)).encode()
 
 
 def _path(kind: str, key: str) -> Path | None:
