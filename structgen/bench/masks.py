@@ -48,7 +48,7 @@ def measure(args: argparse.Namespace) -> Report:
         samples = [(sample, token_walks(sample, vocabulary)) for sample in listed]
     base = Job(engines, source, samples, "off", args.passes, args.gc)
     surveys, runs, shared = _run(args, base)
-    report = _report(engines, surveys, runs, shared, [sample for sample, _ in samples], vocabulary, where, args)
+    report = _report(engines, surveys, runs, shared, listed, vocabulary, where, args)
     if args.chart is not None:
         _draw(args.chart, report, engines)
     return report
@@ -164,7 +164,19 @@ def _report(
         notes.append(
             f"{name}: {len(one.refused)} {what} refused, {len(one.wrong)} of {one.documents} documents judged wrongly"
         )
-    return Report("Masks", rows, notes, _details(engines, surveys, each, samples, shared, vocabulary, where, args))
+    details = _details(engines, surveys, each, samples, shared, vocabulary, where, args)
+    for name in engines:
+        details["engines"][name]["slowest"] = slowest(runs[0][0][name], [samples[i].name for i in shared])
+    return Report("Masks", rows, notes, details)
+
+
+def slowest(times: Times, names: Sequence[str], count: int = 5) -> dict[str, list[tuple[str, float]]]:
+    """The schemas with the longest time to the first mask and the longest step of the first visit, with microseconds."""
+    found = {"TTFM": times.first, "TBM visit 1": [max(steps, default=0.0) for steps in times.visits[0]]}
+    return {
+        what: sorted(zip(names, values, strict=True), key=lambda pair: -pair[1])[:count]
+        for what, values in found.items()
+    }
 
 
 def _row(name: str, values: dict[str, float | None]) -> dict[str, Any]:

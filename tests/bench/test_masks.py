@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from structgen.bench import chart, percentile
 from structgen.bench.mask_engines import PEERS, peers
 from structgen.bench.mask_runs import Job, Processes, Times, survey
-from structgen.bench.masks import figures, medians
+from structgen.bench.masks import figures, medians, slowest
 from structgen.bench.samples import Document, Sample, built_in, random_documents, read_grammars, read_samples
 from structgen.cli import UsageError, main
 from structgen.errors import GrammarError, StructgenError
@@ -171,6 +171,7 @@ def test_figures() -> None:
     assert found["TBM visit 1 max"] == 1000
     assert found["TBM visit 1, no patterns, p99"] == 99
     assert found["TBM visit 2 avg"] == 3
+    assert slowest(times, ["x", "y"], 1) == {"TTFM": [("y", 30.0)], "TBM visit 1": [("y", 1000.0)]}
     assert medians([{"a": 1.0}, {"a": 5.0}, {"a": 2.0}]) == {"a": 2.0}
     assert percentile([], 0.5) is None
 
