@@ -78,7 +78,8 @@ class Survey:
     Attributes:
         build_s: the tokenizer side, from a tokenizer that is loaded.
         build_mb: memory that it takes.
-        growth_mb: memory a compiled schema takes, with all that its first walks made.
+        compiled_mb: memory that a compiled schema with its first mask takes, its share of tables for all included.
+        visited_mb: the same after a walk along each of its documents.
         refused: number of the sample -> why.
         wrong: (number of the sample, what went wrong) of each document whose verdict is not the given one.
         documents: that have a verdict.
@@ -87,7 +88,8 @@ class Survey:
     version: str = ""
     build_s: float = 0.0
     build_mb: float | None = None
-    growth_mb: float | None = None
+    compiled_mb: float | None = None
+    visited_mb: float | None = None
     refused: dict[int, str] = field(default_factory=dict)
     wrong: list[tuple[int, str]] = field(default_factory=list)
     documents: int = 0
@@ -101,10 +103,10 @@ def survey(job: Job, told: Told) -> Survey:
     (name,) = job.engines
     found = Survey(version_of(name))
     engine, found.build_s, found.build_mb = _built(name, job)
-    kept = []
     gc.collect()
     before = _resident_mb()
-    for number, (sample, walks) in enumerate(job.samples):
+    kept = {}
+    for number, (sample, _) in enumerate(job.samples):
         told(number)
         if number in job.skip:
             found.refused[number] = "crashed or took too long"
@@ -115,8 +117,11 @@ def survey(job: Job, told: Told) -> Survey:
         except Exception as error:  # each library has its own errors
             found.refused[number] = f"{type(error).__name__}: {error}"[:300]
             continue
-        kept.append(compiled)
-        for tokens, valid in walks:
+        kept[number] = compiled
+    found.compiled_mb = _growth(before, len(kept))
+    for number, compiled in kept.items():
+        told(number)
+        for tokens, valid in job.samples[number][1]:
             matcher = engine.matcher(compiled)
             verdict = _walk(engine, matcher, tokens, [])
             if valid is not None:
@@ -124,11 +129,15 @@ def survey(job: Job, told: Told) -> Survey:
                 if verdict != valid:
                     said = engine.problem(matcher) or ("refuses a valid text" if valid else "accepts an invalid text")
                     found.wrong.append((number, said))
-    gc.collect()
-    after = _resident_mb()
-    if kept and before is not None and after is not None:
-        found.growth_mb = (after - before) / len(kept)
+    found.visited_mb = _growth(before, len(kept))
     return found
+
+
+def _growth(before: float | None, schemas: int) -> float | None:
+    """MB a schema since ``before``."""
+    gc.collect()
+    now = _resident_mb()
+    return None if before is None or now is None or not schemas else (now - before) / schemas
 
 
 def race(job: Job, told: Told) -> tuple[dict[str, Times], float]:
@@ -140,6 +149,8 @@ def race(job: Job, told: Told) -> tuple[dict[str, Times], float]:
         engines.append(engine)
         ours_s = ours_s or took
     times = {name: Times(visits=[[] for _ in range(job.passes)]) for name in job.engines}
+    gc.collect()
+    gc.freeze()  # what is there for good is not looked through at every collection, as in any server
     if not job.collects:
         gc.disable()
     for number, (sample, walks) in enumerate(job.samples):

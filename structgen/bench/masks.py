@@ -145,7 +145,8 @@ def _report(
     made = {name: medians(found) for name, found in each.items()}
     rows = [_row(f"{key}, us", {name: made[name][key] for name in engines}) for key in made[OURS]]
     sides: list[tuple[str, Callable[[Survey], float | None]]] = [
-        ("memory a schema, MB", lambda one: one.growth_mb),
+        ("memory a compiled schema, MB", lambda one: one.compiled_mb),
+        ("memory a schema with its first visit, MB", lambda one: one.visited_mb),
         ("tokenizer side, s", lambda one: one.build_s),
         ("tokenizer side, MB", lambda one: one.build_mb),
     ]
@@ -171,7 +172,7 @@ def _report(
 
 
 def slowest(times: Times, names: Sequence[str], count: int = 5) -> dict[str, list[tuple[str, float]]]:
-    """The schemas with the longest time to the first mask and the longest step of the first visit, with microseconds."""
+    """The schemas with the longest time to the first mask and the longest step of the first visit, in microseconds."""
     found = {"TTFM": times.first, "TBM visit 1": [max(steps, default=0.0) for steps in times.visits[0]]}
     return {
         what: sorted(zip(names, values, strict=True), key=lambda pair: -pair[1])[:count]
