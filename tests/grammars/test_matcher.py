@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from brute import check_walk, legal_tokens
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from reference import Reference, reference_matches
 
-from structgen.errors import GrammarError
+from structgen.errors import GrammarError, GrammarTooComplex
 from structgen.grammars import CompiledGrammar, Grammar, Vocabulary, fill_bitmasks, residual
 from structgen.grammars.charset import ANY
 from structgen.grammars.encoding import JSON_ANY, UTF8
@@ -162,7 +162,10 @@ def test_random_expressions_equal_brute_force(expr: Expr, seed: int) -> None:
 @settings(max_examples=100, deadline=None)
 @given(_expr, st.text("ab01", max_size=8))
 def test_matches_equals_the_reference(expr: Expr, text: str) -> None:
-    made = state(expr)
+    try:
+        made = state(expr)
+    except GrammarTooComplex:  # counters in counters under a complement; hypothesis objects if these are many
+        reject()
     if made is None:
         return
     assert Grammar(Terminal(made)).matches(text) == reference_matches(Terminal(made), text)
