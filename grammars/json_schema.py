@@ -25,6 +25,7 @@ validator: ``nullable`` (write ``"type": ["string", "null"]``), ``discriminator`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,8 +39,9 @@ from structgen.grammars.schema.cases import MAX_WISHES
 from structgen.grammars.schema.contents import private
 from structgen.grammars.schema.document import Document, Draft, Place, draft_named
 from structgen.grammars.schema.expand import check_built, check_circles
-from structgen.grammars.schema.glance import Values, is_usable
+from structgen.grammars.schema.glance import Values, look
 from structgen.grammars.schema.layout import LAYOUTS, Layout
+from structgen.grammars.schema.limits import ENOUGH, Tally
 from structgen.grammars.schema.nodes import SCALAR, Forest, Node, Style, explore
 from structgen.grammars.schema.report import Report
 from structgen.grammars.schema.scalars import check_numbers, check_pattern
@@ -98,7 +100,8 @@ def machine(
         scope = document.resources.root
         special = gates or scope.dialect.left_out or scope.dynamic
         places = None
-        if not special and is_usable(contents.schema, scope.draft):
+        crowded = None if special else look(contents.schema, scope.draft)
+        if crowded is not None:
             document.values = Values(contents.schema, scope.draft)
         else:
             places = _survey(document, style.any_numbers)
@@ -107,8 +110,14 @@ def machine(
             raise _unsatisfiable(root)
         if gates:
             explore(root)
-        elif places is not None and _meets_limits(places):
-            explore(root, MAX_EXPLORED)
+        else:
+            if crowded is not None:
+                together = _found(crowded, document.root) if crowded else []
+            else:
+                assert places is not None
+                together = _crowded(places)
+            if (places is not None and _meets_limits(places)) or not _has_room(root.forest, together):
+                explore(root, MAX_EXPLORED)
     except RecursionError:
         raise GrammarTooComplex("the schema is nested too deeply") from None
     survey = (lambda: _survey(document, style.any_numbers)) if places is None else (lambda: places)
@@ -150,21 +159,77 @@ def _survey(document: Document, any_numbers: bool) -> list[Place]:
     return list(found)
 
 
-MAX_EXPLORED = 2_000
+MAX_EXPLORED = 400
+MAX_CROWDED = 6
+
+
+def _has_room(forest: Forest, crowded: list[tuple[float, Place]]) -> bool:
+    """Whether places of many choices can be written out; those of most are tried."""
+    for _, place in sorted(crowded, key=lambda each: -each[0])[:MAX_CROWDED]:
+        try:
+            forest.node([place]).parts  # noqa: B018
+        except GrammarTooComplex:  # on their own; what stands beside them may leave less
+            return False
+    return True
+
+
+def _found(crowded: list[tuple[float, Any]], root: Place) -> list[tuple[float, Place]]:
+    """The places of subschemas."""
+    many = {id(at): many for many, at in crowded}
+    found: list[tuple[float, Place]] = []
+    seen, queue = {root}, [root]
+    for place in queue:
+        if not many:
+            break
+        if id(place.contents) in many:
+            found.append((many.pop(id(place.contents)), place))
+        for child in place.rules.children:
+            if child not in seen:
+                seen.add(child)
+                queue.append(child)
+    return found
+
+
+def _crowded(places: list[Place]) -> list[tuple[float, Place]]:
+    """The places that may have many alternatives, and how many choices between two these are: counted without regard
+    to what they have in common."""
+    known: dict[Place, float] = {}
+
+    def choices(place: Place) -> float:
+        found = known.get(place)
+        if found is None:
+            known[place] = 0.0  # of a circle
+            rules = place.rules
+            made = math.fsum(math.log2(len(group)) for group in (*rules.any_of, *rules.one_of)) + len(rules.conditions)
+            if place.negated is not None:
+                ways = len(rules.enforced) + len(rules.properties or ()) + len(rules.required)
+                containers = (each for each in rules.values or () if isinstance(each, (dict, list)))
+                made += math.log2(ways + 1) + math.fsum(math.log2(len(each) + 2) for each in containers)
+            below = {*rules.all_of, *rules.negations, *(each for branches in rules.one_of for each in branches)}
+            below.update(each for group in rules.any_of for alternative in group for each in alternative)
+            below.update(each for condition in rules.conditions for each in condition if each is not None)
+            found = known[place] = made + math.fsum(map(choices, below))
+        return found
+
+    return [(many, place) for place in places if (many := choices(place)) > ENOUGH]
 
 
 def _meets_limits(places: list[Place]) -> bool:
-    """Whether conjunctions may have more parts of a kind than are built: several ``contains`` on an array, several
-    subschemas that some key must fail. Only then all nodes are looked at before the first text."""
+    """Whether conjunctions may meet a limit that is not about alternatives (``limits``), have several ``contains`` on
+    an array, or several subschemas that some key must fail."""
     contains = sum(len(place.rules.contains) for place in places)
     wishes = 0
+    tally = Tally()
     for place in places:
+        if isinstance(place.contents, dict):
+            tally.add(place.contents)
+            tally.names += place.negated is not None and "propertyNames" in place.contents
         if place.negated is not None:
             rules = place.rules
             contains += rules.items is not None or rules.unevaluated_items is not None
             for each in (*(rules.pattern_properties or {}).values(), rules.additional, rules.unevaluated_properties):
                 wishes += each is not None and each.rules.types != 0
-    return contains > MAX_CONTAINS or wishes > MAX_WISHES
+    return contains > MAX_CONTAINS or wishes > MAX_WISHES or not tally.is_little
 
 
 def _unsatisfiable(root: Node) -> UnsatisfiableGrammar:

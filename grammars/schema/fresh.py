@@ -147,6 +147,11 @@ class Fresh:
             )
         return {bits for bits in self.subsets if not truth(self.node(bits))}
 
+    def check(self) -> None:
+        """Raises GrammarTooComplex for more patterns than are told apart."""
+        if len(self.features) > MAX_PATTERNS:
+            self._bad(lambda node: node.satisfiable)
+
     @property
     def _same_for_all(self) -> bool:
         """The value does not depend on the features of a key."""

@@ -33,6 +33,7 @@ from structgen.grammars.schema.keywords import (
     STRING,
     TYPES,
 )
+from structgen.grammars.schema.limits import ENOUGH, Choices, Tally
 from structgen.grammars.schema.locations import Locations, overlapping, types_of
 from structgen.grammars.schema.scalars import pattern_expr
 
@@ -46,10 +47,12 @@ Check = Callable[[Any, Queue], bool]
 """Whether the value of a keyword is surely well-formed; puts the subschemas in it on the queue."""
 
 
-def is_usable(root: Any, draft: Draft) -> bool:
-    """Whether every subschema of ``root`` that counts is surely well-formed and within all limits, whether or not
-    anything satisfies it. ``root`` is JSON."""
-    return _Glance(root, draft).is_usable()
+def look(root: Any, draft: Draft) -> list[tuple[float, Any]] | None:
+    """None unless every subschema of ``root`` that counts is surely well-formed and within all limits, whether or not
+    anything satisfies it, the limit on alternatives left aside; else those that may exceed that one
+    (``_Glance.crowded``). ``root`` is JSON."""
+    glance = _Glance(root, draft)
+    return glance.crowded() if glance.is_usable() else None
 
 
 class _Glance:
@@ -63,6 +66,9 @@ class _Glance:
         self.targets: dict[str, Any] = {}
         """What each reference leads to."""
         self.negated: Queue = []
+        self.negates = False
+        self.tally = Tally()
+        self.combining: Queue = []
         self.named = False
         """Some subschema begins a resource of its own."""
 
@@ -70,7 +76,6 @@ class _Glance:
         root, checks = self.root, _CHECKS[self.draft]
         old, noted = self.draft <= Draft.D7, _NOTED
         seen: set[int] = set()
-        combining: list[dict[str, Any]] = []
         queue: Queue = [root]
         while queue:
             at = queue.pop()
@@ -95,16 +100,16 @@ class _Glance:
                     return False
                 if at is not root and not self._is_named_harmlessly(at):
                     return False
-                combining.append(at)
+                self.combining.append(at)
             for keyword, value in at.items():
                 check = checks.get(keyword)
                 if check is not None and not check(value, queue):
                     return False
         if self.named and self.chains:  # which hold references alone so far
             return False
-        for at in combining:
+        for at in self.combining:
             self._combine(at)
-        return self._has_no_circle() and self._negates_little()
+        return self._has_no_circle() and self._combines_little()
 
     def _is_named_harmlessly(self, at: dict[str, Any]) -> bool:
         """Whether ``at`` begins no resource, or one that only references would notice."""
@@ -117,7 +122,9 @@ class _Glance:
         return _PLAIN_NAME.fullmatch(name) is not None
 
     def _combine(self, at: dict[str, Any]) -> None:
-        """Note what ``at`` means by ``allOf``, and what of it may be negated."""
+        """Note what ``at`` means by ``allOf``, what of it may be negated, and what is limited."""
+        if "patternProperties" in at or "multipleOf" in at:
+            self.tally.add(at)
         branches = at.get("oneOf", ())
         if len(branches) > 1:
             self.negated += (branches[i] for i in overlapping(branches, self.targets))
@@ -148,11 +155,12 @@ class _Glance:
                     stack += [(id(each), False) for each in chains[at]]
         return True
 
-    def _negates_little(self) -> bool:
-        """Whether what may be negated meets no limit: the opposites of some keywords are counted."""
+    def _combines_little(self) -> bool:
+        """Whether what applies to one value meets no limit; of some keywords the opposites are counted."""
         checks = _CHECKS[self.draft]
         seen: set[int] = set()
         queue, items, keys = self.negated, 0, 0
+        self.negates = bool(queue)
         while queue:
             at = queue.pop()
             if type(at) is not dict or id(at) in seen:
@@ -168,12 +176,22 @@ class _Glance:
                     check(value, queue)
             if any(type(each) is dict or type(each) is list for each in (*at.get("enum", ()), at.get("const"))):
                 return False
+            self.tally.names += "propertyNames" in at
             items += "items" in at or "additionalItems" in at
             keys += bool(at.get("additionalProperties")) + ("propertyNames" in at)
             keys += len(at.get("patternProperties", ()))
-        if items <= MAX_CONTAINS and keys <= MAX_WISHES:
+        self.tally.members = len(self.combining)
+        if items <= MAX_CONTAINS and keys <= MAX_WISHES and self.tally.is_little:
             return True
-        return Locations(self.root, self.draft, self.targets, checks).negate_little()
+        return Locations(self.root, self.draft, self.targets, checks).meet_no_limit()
+
+    def crowded(self) -> list[tuple[float, Any]]:
+        """Subschemas that may be written out as more alternatives than is allowed, with how many choices that are."""
+        if not self.negates and sum(len(at[key]) for at in self.combining for key in _CHOOSING if key in at) < ENOUGH:
+            return []
+        old = self.draft <= Draft.D7
+        choices = Choices(self.targets.__getitem__, lambda branches: overlapping(branches, self.targets), old)
+        return [(many, at) for at in self.combining if (many := choices.of(at, False)) > ENOUGH]
 
 
 def resolve(root: Any, reference: Any) -> Any:
@@ -315,7 +333,11 @@ def _reference(value: Any, queue: Queue) -> bool:
     return True  # followed by ``_Glance`` itself
 
 
-_NOTED = frozenset(("$ref", "allOf", "oneOf", "not", "if", "multipleOf", "$id", "id"))
+_CHOOSING = ("anyOf", "oneOf", "dependencies", "dependentSchemas")
+_NOTED = frozenset((
+    *("$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependencies", "dependentSchemas", "patternProperties"),
+    *("multipleOf", "$id", "id"),
+))  # fmt: skip
 _PLAIN_NAME = re.compile(r"[\w:/.#~%&=+,;@*!?-]*", re.ASCII)
 """URI references that are surely well-formed."""
 

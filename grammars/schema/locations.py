@@ -1,9 +1,9 @@
-"""Which subschemas of a schema may meet at one place of a text, and how many of them in the negative.
+"""Which subschemas of a schema may meet at one place of a text, and whether they meet a limit there.
 
-A value is written under limits (``cases.MAX_WISHES``, ``arrays.MAX_CONTAINS``) that count the opposites of some
-keywords, and only subschemas that apply to the same value count together. So subschemas are followed in sets: those of
-the whole text, then those of each member and of the items, as long as new sets are found. The sets are too large where
-branches exclude each other: what they say to be little is little.
+A value is written under limits (``limits``; of the opposites of some keywords: ``cases.MAX_WISHES``,
+``arrays.MAX_CONTAINS``), and only subschemas that apply to the same value count together. So subschemas are followed in
+sets: those of the whole text, then those of each member and of the items, as long as new sets are found. The sets are
+too large where branches exclude each other: what they say to be little is little.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from structgen.grammars.schema.arrays import MAX_CONTAINS
 from structgen.grammars.schema.cases import MAX_WISHES
 from structgen.grammars.schema.dialects import Draft
 from structgen.grammars.schema.keywords import ALL, OBJECT, TYPES
+from structgen.grammars.schema.limits import Tally, is_small_step
 
 MAX_STEPS = 8_000
 MAX_BRANCHES = 50
@@ -49,24 +50,29 @@ class Locations:
         self.steps = 0
         self._schemas: dict[int, dict[str, Any]] = {}
 
-    def negate_little(self) -> bool:
-        """Whether no limit on opposites is met anywhere."""
+    def meet_no_limit(self) -> bool:
+        """Whether no limit is met anywhere, that on alternatives left aside."""
         first = self._at([(self.root, False)])
         seen, queue = {first}, [first]
         negated: set[int] = set()
         for location in queue:
             items = keys = 0
+            tally = Tally()
             for number, is_negated in location:
+                at = self._schemas[number]
+                tally.add(at)
                 if is_negated:
-                    at = self._schemas[number]
+                    tally.names += "propertyNames" in at
                     items += "items" in at or "additionalItems" in at
                     count = bool(at.get("additionalProperties")) + len(at.get("patternProperties", ()))
                     keys += count + ("propertyNames" in at)
                     if count:
                         negated.add(number)
-            if items > MAX_CONTAINS or keys > MAX_WISHES or len(negated) > MAX_KEYWORDS:
+            if items > MAX_CONTAINS or keys > MAX_WISHES or len(negated) > MAX_KEYWORDS or not tally.is_little:
                 return False
             for seeds in self._below(location):
+                if self._step_apart(seeds):
+                    return False
                 seeds = [each for each in seeds if type(each[0]) is dict and not _NESTING.isdisjoint(each[0])]
                 if seeds:
                     below = self._at(seeds)
@@ -76,6 +82,12 @@ class Locations:
                 if self.steps > MAX_STEPS:
                     return False
         return True
+
+    def _step_apart(self, seeds: Seeds) -> bool:
+        """Whether a ``multipleOf`` that is not small meets other subschemas."""
+        return len(seeds) > 1 and any(
+            type(at) is dict and "multipleOf" in at and not is_small_step(at["multipleOf"]) for at, _ in seeds
+        )
 
     def _at(self, seeds: Seeds) -> Location:
         """All that applies where the seeds do."""

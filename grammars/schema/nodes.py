@@ -126,8 +126,17 @@ class Node:
     @property
     def parts(self) -> _Parts:
         if self._parts is None:
-            self._parts = self._split()
+            try:
+                self._parts = self._split()
+            except GrammarTooComplex as error:
+                raise self._placed(error) from None
         return self._parts
+
+    def _placed(self, error: GrammarTooComplex) -> GrammarTooComplex:
+        """``error`` with the pointer of a subschema here, if it has none."""
+        if error.pointer is not None or not self.places:
+            return error
+        return GrammarTooComplex(str(error), pointer=self.places[0].pointer)
 
     def _split(self) -> _Parts:
         encoding, any_numbers = self.forest.style.encoding, self.forest.style.any_numbers
@@ -179,7 +188,10 @@ class Node:
 
     @property
     def has_scalars(self) -> bool:
-        return state(self.parts.scalars) is not None
+        try:
+            return state(self.parts.scalars) is not None
+        except GrammarTooComplex as error:
+            raise self._placed(error) from None
 
     @property
     def has_containers(self) -> bool:
@@ -358,14 +370,18 @@ def _more_than_values(rule: Rules) -> bool:
 
 def explore(root: Node, most: int = MAX_NODES) -> None:
     """Look at the nodes below ``root``, ``most`` of them, so that what is beyond a limit is refused now and not in the
-    middle of a text. Raises GrammarTooComplex when there are too many of them at all."""
+    middle of a text. Raises GrammarTooComplex, also when there are too many of them at all."""
     seen, queue = {root}, [root]
     for node in queue:
         below: list[Node | None] = []
         for case in node.parts.cases:
             below += case.everything()
+            case.fresh.check()
         for array in node.parts.arrays:
             below += array.everything()
+            if array.contains:
+                array.feasible(_is_satisfiable)
+        node.has_scalars  # noqa: B018 - what is said of texts and numbers is read together
         for each in below:
             if each is not None and each not in seen:
                 seen.add(each)

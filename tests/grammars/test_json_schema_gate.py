@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -28,6 +29,35 @@ def test_too_many_alternatives() -> None:
     assert grammar.matches(json.dumps(value))
     del value["b3"]
     assert not grammar.matches(json.dumps(value))
+
+
+CONTRADICTING = {"patternProperties": {f"^[a-z]*{c}": {"const": i} for i, c in enumerate("abcdefghi")}}
+CONTAINING = {"allOf": [{"contains": {"const": i}, "minContains": 3, "maxContains": 9} for i in range(6)]}
+CROSSED = {"allOf": [{"anyOf": [{"minLength": i, "pattern": f"a{i}{j}"} for j in range(9)]} for i in range(9)]}
+
+
+@pytest.mark.parametrize(
+    ("limited", "limit"),
+    [(CONTRADICTING, "patternProperties"), (CONTAINING, "contains"), (CROSSED, "alternatives"), (MANY, "alternatives")],
+    ids=["patterns", "contains", "alternatives", "alternatives of objects"],
+)
+@pytest.mark.parametrize(
+    ("around", "pointer"),
+    [
+        (lambda s: s, "#"),
+        (lambda s: {"type": "object", "properties": {"x": {"items": s}}}, "#/properties/x/items"),
+        (lambda s: {"$defs": {"a": s}, "items": {"anyOf": [{"const": 1}, {"$ref": "#/$defs/a"}]}}, "#/"),
+    ],
+    ids=["root", "below", "referenced"],
+)
+def test_limits_are_met_before_the_first_text(
+    limited: Any, limit: str, around: Callable[[Any], Any], pointer: str
+) -> None:
+    """What is beyond a limit at some depth is refused when the grammar is made, not in the middle of a text."""
+    with pytest.raises(GrammarTooComplex, match=limit) as caught:
+        Grammar.from_json_schema(around(limited))
+    assert caught.value.pointer is not None
+    assert caught.value.pointer.startswith(pointer)
 
 
 @pytest.fixture

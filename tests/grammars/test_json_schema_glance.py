@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,19 @@ from structgen.grammars.encoding import JSON_ANY, UTF8
 from structgen.grammars.expr import matches
 from structgen.grammars.plain_pattern import is_plain, quick
 from structgen.grammars.residual import state
+from structgen.grammars.schema import glance
 from structgen.grammars.schema.contents import Contents, private
 from structgen.grammars.schema.dialects import Draft, draft_named, guessed_draft, newest_draft
 from structgen.grammars.schema.document import Document
-from structgen.grammars.schema.glance import Values, is_usable
+from structgen.grammars.schema.glance import Values
 from structgen.grammars.schema.layout import LAYOUTS
-from structgen.grammars.schema.nodes import Forest, Style
+from structgen.grammars.schema.nodes import Forest, Style, explore
 
 SCHEMAS = Path(__file__).parents[2] / "benchmarks" / "schemas.jsonl"
+
+
+def is_usable(schema: Any, draft: Draft) -> bool:
+    return not glance.look(schema, draft) and glance.look(schema, draft) is not None
 
 
 def look(schema: Any, draft: str | None, any_numbers: bool) -> tuple[int, int]:
@@ -33,7 +39,8 @@ def look(schema: Any, draft: str | None, any_numbers: bool) -> tuple[int, int]:
     if document.resources.root.dynamic or not is_usable(schema, document.resources.root.draft):
         return 0, 0
     places = json_schema._survey(document, any_numbers)
-    assert not json_schema._meets_limits(places)
+    with suppress(RecursionError):
+        explore(Forest(Style(JSON_ANY, LAYOUTS["any"], False, any_numbers)).node([document.root]), 500)
     document.values = Values(schema, document.resources.root.draft)
     seen = [place for place in places if document.has_values(place)]
     document.values = None
