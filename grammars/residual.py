@@ -46,6 +46,19 @@ ENDS = 1  # flag: the terminal may end here
 LIVE = 2  # flag: at least one byte may follow inside the terminal
 
 MAX_AFTERS = 200_000
+MANY_LOOPS = 48  # bytes after which a state is the same; then it may be so after all characters
+_TAIL = (0x80, 0xBF)
+_WIDE = (
+    ((0xC2, 0xDF), _TAIL),
+    ((0xE0, 0xE0), (0xA0, 0xBF), _TAIL),
+    ((0xE1, 0xEC), _TAIL, _TAIL),
+    ((0xED, 0xED), (0x80, 0x9F), _TAIL),
+    ((0xEE, 0xEF), _TAIL, _TAIL),
+    ((0xF0, 0xF0), (0x90, 0xBF), _TAIL, _TAIL),
+    ((0xF1, 0xF3), _TAIL, _TAIL, _TAIL),
+    ((0xF4, 0xF4), (0x80, 0x8F), _TAIL, _TAIL),
+)
+"""The characters beyond ASCII in UTF-8: the Unicode Standard, table 3-7."""
 STRICT_FUEL, FUEL, LESS_FUEL = 20_000, 4_000, 1_000
 """Derivatives of one search for a string: while a grammar is compiled; in the middle of a text; and there once some
 searches were in vain."""
@@ -81,13 +94,18 @@ class State(Residual):
     """A residual given by an expression. ``row`` is its row in the store's transition table, 0 until a trie is walked
     from it."""
 
-    __slots__ = ("__weakref__", "_clamped", "expr", "id", "live", "next", "outcomes", "row", "splits", "store", "walks")
+    __slots__ = (
+        *("__weakref__", "_clamped", "expr", "id", "live", "loops", "next", "outcomes", "row", "splits", "store"),
+        "walks",
+    )
     text = None
 
     def __init__(self, store: Store, id: int, expr: Expr) -> None:
         self.store = store
         self.id = id
         self.row = 0
+        self.loops = 0
+        """Bytes, of those looked at, after which the state is the same (a bit set)."""
         self.expr = expr
         self.outcomes = expr.outcomes
         self.live = store.goes_on(expr)
@@ -162,6 +180,7 @@ class Store:
         self.limit = limit
         self.delta: NDArray[np.int32] = np.full((1024, 256), MISS, dtype=np.int32)
         self.flags: NDArray[np.uint8] = np.zeros(1024, dtype=np.uint8)
+        self.loops: NDArray[np.uint64] = np.zeros(1024, dtype=np.uint64)
         self.rows: list[State | None] = [None]
         self.count = 0
         """States so far."""
@@ -216,7 +235,9 @@ class Store:
                     grown[: len(self.flags)] = self.delta
                     flags = np.zeros(2 * len(self.flags), dtype=np.uint8)
                     flags[: len(self.flags)] = self.flags
-                    self.delta, self.flags = grown, flags
+                    loops = np.zeros(2 * len(self.loops), dtype=np.uint64)
+                    loops[: len(self.loops)] = self.loops
+                    self.delta, self.flags, self.loops = grown, flags, loops
                 self.rows.append(state)
                 self.flags[row] = (ENDS if state.outcomes else 0) | (LIVE if state.live else 0)
                 state.row = row
@@ -228,6 +249,35 @@ class Store:
             mask = state.expr.byte_class(byte)
             target = state.advance(byte)
             self.delta[self.row(state), _bytes_of(mask)] = DEAD if target is None else self.row(target)
+            if target is state:
+                self._note_loops(state, mask)
+
+    def _note_loops(self, state: State, mask: int) -> None:
+        """Note that ``state`` is the same after each byte of ``mask``."""
+        from structgen.grammars.walk import BEYOND_ASCII, GROUPS
+
+        state.loops |= mask
+        groups = sum(1 << i for i, group in enumerate(GROUPS) if not group & ~state.loops)
+        if state.loops.bit_count() >= MANY_LOOPS and all(self._comes_back(state, *char) for char in _WIDE):
+            groups |= 1 << BEYOND_ASCII
+        self.loops[state.row] = groups
+
+    def _comes_back(self, state: State, leads: tuple[int, int], *rest: tuple[int, int]) -> bool:
+        """Whether ``state`` is the same after characters whose bytes are in these ranges."""
+        now = {state}
+        for lo, hi in (leads, *rest):
+            after: set[State] = set()
+            for each in now:
+                left = (1 << hi + 1) - (1 << lo)
+                while left:
+                    byte = (left & -left).bit_length() - 1
+                    left &= ~each.expr.byte_class(byte)
+                    target = each.advance(byte)
+                    if target is None or target.outcomes or not target.live:
+                        return False
+                    after.add(target)
+            now = after
+        return now == {state}
 
     def goes_on(self, expr: Expr) -> bool:
         """Whether some string of the language, which is not empty, is not empty."""

@@ -35,6 +35,7 @@ from structgen.grammars.expr import (
     Rep,
     Seq,
     Switch,
+    Tagged,
     WordNode,
     Words,
     byte_set,
@@ -45,8 +46,8 @@ from structgen.grammars.expr import (
     seq,
     words,
 )
-from structgen.grammars.residual import LOCK, Checked, FreshKey, State, state
-from structgen.grammars.trie import ANY_FIRST, Part, Trie, joined
+from structgen.grammars.residual import LOCK, Checked, FreshKey, State, Store, state
+from structgen.grammars.trie import ANY_FIRST, NOT_KNOWN, Kids, Part, Trie, joined, kids_of
 
 MAX_PARTS = 24  # of an alternative that is taken apart
 NARROW = 24  # bytes with which a part may begin
@@ -127,6 +128,8 @@ def walked(state: State, trie: Trie) -> Walked:
             from structgen.grammars.memory import walk_remembering
 
             made = walk_remembering(state, loose, trie)
+        elif isinstance(state.expr, Tagged) and trie.is_large and (body := state.store.state(state.expr.body)):
+            made = _walk_tagged(state, body, trie)
         else:
             made = _walk(state, trie)
         state.walks[trie.id] = made
@@ -134,33 +137,90 @@ def walked(state: State, trie: Trie) -> Walked:
 
 
 def _walk(state: State, trie: Trie) -> Walked:
-    shared, store, kids = trie.shared, state.store, trie.kids[0]
+    n, nodes, states = _run(state, trie, trie.kids, trie.root, trie.inside, trie.end, trie.start)
+    stay = Part(trie.shared.stay[:n].copy(), trie.shared.words) if n else None
+    return _grouped(stay, state.store, nodes, states)
+
+
+def _run(
+    state: State, trie: Trie, kids: Kids, root: int, inside: NDArray[np.uint64], end: NDArray[np.int32],
+    start: NDArray[np.int32],
+) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:  # fmt: skip
+    """Walk the DFA over a tree with the tokens of ``trie``. Returns how many of them stay inside (in the shared
+    buffer), the nodes where the terminal ends, int32, and the rows of the states there, int32."""
+    shared, store, (firsts, _, bytes_) = trie.shared, state.store, kids
     shared.at[:] = 0
     shared.stack[0] = store.row(state)
-    shared.cursor[:2] = kids[trie.root : trie.root + 2]
+    shared.cursor[:2] = firsts[root : root + 2]
     while True:
         n, m = walk.walk(
-            store.delta, store.flags, *trie.kids, trie.start, trie.tokens, shared.stack, shared.cursor, shared.at,
-            shared.stay, shared.end_nodes, shared.end_states,
+            store.delta, store.flags, store.loops, *kids, end, inside, start, trie.tokens, shared.stack, shared.cursor,
+            shared.at, shared.stay, shared.end_nodes, shared.end_states,
         )  # fmt: skip
-        if shared.at[0] < 0:
-            break
-        trie.fill(store)
-    stay = Part(shared.stay[:n].copy(), shared.words) if n else None
+        depth = int(shared.at[0])
+        if depth < 0:
+            return n, shared.end_nodes[:m].copy(), shared.end_states[:m].copy()
+        missing = store.rows[int(shared.stack[depth])]
+        assert missing is not None
+        store.fill(missing, int(bytes_[shared.cursor[2 * depth]]))
+
+
+def _grouped(stay: Part | None, store: Store, nodes: NDArray[np.int32], states: NDArray[np.int32]) -> Walked:
+    """The ends of a walk by their outcomes."""
     groups: dict[int, list[NDArray[np.int32]]] = {}
     firsts: dict[int, int] = {}
-    if m:
-        end_nodes, end_states = shared.end_nodes[:m].copy(), shared.end_states[:m]
-        distinct = [int(end_states[0])] if m == 1 else np.unique(end_states).tolist()
-        for id in distinct:
-            ended = store.rows[id]
-            assert ended is not None
-            where = end_nodes if len(distinct) == 1 else end_nodes[end_states == id]
-            for outcome in ended.outcomes:
-                groups.setdefault(outcome, []).append(where)
-                firsts[outcome] = firsts.get(outcome, 0) | ended.expr.next_bytes(outcome)
-    nodes = tuple((where[0] if len(where) == 1 else np.concatenate(where), o) for o, where in groups.items())
-    return Walked(stay, nodes, tuple(firsts.values()))
+    distinct = np.unique(states).tolist() if len(states) > 1 else states.tolist()
+    for id in distinct:
+        ended = store.rows[id]
+        assert ended is not None
+        where = nodes if len(distinct) == 1 else nodes[states == id]
+        for outcome in ended.outcomes:
+            groups.setdefault(outcome, []).append(where)
+            firsts[outcome] = firsts.get(outcome, 0) | ended.expr.next_bytes(outcome)
+    found = tuple((where[0] if len(where) == 1 else np.concatenate(where), o) for o, where in groups.items())
+    return Walked(stay, found, tuple(firsts.values()))
+
+
+# ------------------------------------------------------------------------------------------------ tagged
+
+
+class _Endings:
+    """The part of a trie that leads to some of its nodes.
+
+    Attributes:
+        kids, end, start: of this tree, as of ``Trie``; it has no tokens.
+        nodes: the node of the trie for each node here, int32.
+    """
+
+    def __init__(self, trie: Trie, where: NDArray[np.int32]) -> None:
+        first, last = trie.root, int(trie.end[trie.root])
+        ends = np.zeros(last - first + 1, dtype=np.int32)
+        ends[where - first + 1] = 1
+        before = np.cumsum(ends, dtype=np.int32)
+        kept = before[trie.end[first:last] - first] > before[:-1]
+        kept[0] = True
+        self.nodes = (np.flatnonzero(kept) + first).astype(np.int32)
+        place = np.append(0, np.cumsum(kept, dtype=np.int32)).astype(np.int32)
+        self.end = place[trie.end[self.nodes] - first]
+        byte, depth = trie.byte[self.nodes], trie.depth[self.nodes]
+        self.kids = kids_of(byte, depth, self.end)
+        self.start = np.zeros(len(self.nodes) + 1, dtype=np.int32)
+
+
+_endings: WeakKeyDictionary[State, dict[int, _Endings]] = WeakKeyDictionary()
+
+
+def _walk_tagged(state: State, body: State, trie: Trie) -> Walked:
+    """What stays inside is what stays inside the body; only at its ends the tags are asked."""
+    plain = walked(body, trie)
+    if not plain.nodes:
+        return plain
+    by_trie = _endings.setdefault(body, {})
+    endings = by_trie.get(trie.id)
+    if endings is None:
+        endings = by_trie[trie.id] = _Endings(trie, np.unique(np.concatenate([where for where, _ in plain.nodes])))
+    _, nodes, states = _run(state, trie, endings.kids, 0, NOT_KNOWN, endings.end, endings.start)
+    return _grouped(plain.stay, state.store, endings.nodes[nodes], states)
 
 
 # ------------------------------------------------------------------------------------------------ taken apart

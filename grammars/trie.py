@@ -95,11 +95,30 @@ Kids = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
 """The children of every node, see ``walk.children``."""
 
 
-def _kids(byte: NDArray[np.uint8], depth: NDArray[np.int32], end: NDArray[np.int32]) -> Kids:
+def kids_of(byte: NDArray[np.uint8], depth: NDArray[np.int32], end: NDArray[np.int32]) -> Kids:
     size = len(byte)
     made = np.empty(size + 1, dtype=np.int32), np.empty(size, dtype=np.int32), np.empty(size, dtype=np.uint8)
     walk.children(depth, end, byte, *made)
     return made
+
+
+class Shape:
+    """The tree that several tries share: a trie is the subtree of one of its nodes.
+
+    Attributes:
+        kids: the children of every node.
+        inside: see ``walk.inside_of``; empty for small trees, where a look at every node is as fast.
+    """
+
+    __slots__ = ("inside", "kids")
+
+    def __init__(self, byte: NDArray[np.uint8], depth: NDArray[np.int32], end: NDArray[np.int32]) -> None:
+        self.kids = kids_of(byte, depth, end)
+        self.inside = walk.inside_of(byte, self.kids) if len(byte) >= LARGE else NOT_KNOWN
+
+
+LARGE = 1_000
+NOT_KNOWN: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
 
 class Trie:
@@ -111,8 +130,8 @@ class Trie:
     """
 
     __slots__ = (
-        "_views", "byte", "deeper", "depth", "end", "here", "id", "kids", "root",
-        "shared", "start", "tokens",
+        "_views", "byte", "deeper", "depth", "end", "here", "id", "inside", "kids", "root",
+        "shape", "shared", "start", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -125,7 +144,7 @@ class Trie:
         tokens: NDArray[np.int32],
         root: int,
         views: dict[int, Trie] | None = None,
-        kids: Kids | None = None,
+        shape: Shape | None = None,
     ) -> None:
         self.id = next(_ids)
         self.shared = shared
@@ -135,7 +154,8 @@ class Trie:
         self._views[root] = self
         last = int(end[root])
         self.deeper = last > root + 1
-        self.kids = _kids(byte, depth, end) if kids is None else kids
+        self.shape = Shape(byte, depth, end) if shape is None else shape
+        self.kids, self.inside = self.shape.kids, self.shape.inside
         here = tokens[start[root] : start[root + 1]]
         self.here: Part | None = Part(here, shared.words) if len(here) else None
 
@@ -162,9 +182,14 @@ class Trie:
         if found is None:
             found = Trie(
                 self.shared, self.byte, self.depth, self.end, self.start, self.tokens, node, self._views,
-                self.kids,
+                self.shape,
             )
         return found
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a walk takes long."""
+        return int(self.end[self.root]) - self.root >= LARGE
 
     def child(self, node: int, byte: int) -> int:
         """The child of ``node`` for a byte; -1 if there is none."""
@@ -179,14 +204,6 @@ class Trie:
         out = _buffers(nodes, tokens)
         n, t = walk.merge(self.byte, self.end, self.start, self.tokens, roots, first, nodes, *out)
         return self._interned(n, t, *out)
-
-    def fill(self, store: Store) -> None:
-        """Build the transition at which ``walk.walk`` has stopped."""
-        shared = self.shared
-        depth = int(shared.at[0])
-        missing = store.rows[int(shared.stack[depth])]
-        assert missing is not None
-        store.fill(missing, int(self.kids[2][shared.cursor[2 * depth]]))
 
     def fill_at(self, store: Store, node: int) -> None:
         """Build the transition to ``node`` at which ``walk.count`` has stopped."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import carray, njit  # type: ignore[attr-defined]
 from numba.core import event, types
-from numba.core.types import Array, int32, int64, uint8, uint32
+from numba.core.types import Array, int32, int64, uint8, uint32, uint64
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -28,6 +28,7 @@ _i64 = Array(int64, 1, "C")
 _u32 = Array(uint32, 1, "C")
 _u32_const = Array(uint32, 1, "C", readonly=True)
 _u32_rows = Array(uint32, 2, "C")
+_u64 = Array(uint64, 1, "C")
 _delta = Array(int32, 2, "C")
 
 _ENDS = ENDS
@@ -132,13 +133,101 @@ def children(
     return n, kids[n]
 
 
-@njit(_two(_delta, _u8, _i32, _i32, _u8, _i32, _i32, _i32, _i32, _i64, _i32, _i32, _i32), cache=True, nogil=True)
-def walk(
-    delta: NDArray[np.int32],
-    flags: NDArray[np.uint8],
+# ------------------------------------------------------------------------------------------------ groups of bytes
+
+
+def _groups() -> tuple[list[int], NDArray[np.uint64]]:
+    """Sets of bytes by which subtrees are told apart (as 256-bit sets), and the bit of each byte."""
+    singles = [*range(0x41, 0x5B), *range(0x61, 0x7B)]
+    others = [b"0123456789", b" ", b'"', b"\\", b".", b"-_", b"/:", b",;=()[]{}<>"]
+    sets = [1 << byte for byte in singles] + [sum(1 << byte for byte in each) for each in others]
+    control = (1 << 0x20) - 1 | 1 << 0x7F
+    sets += [control, (1 << 0x80) - 1 & ~control & ~sum(sets)]
+    bits = np.zeros(256, dtype=np.uint64)
+    for i, each in enumerate(sets):
+        for byte in range(0x80):
+            if each >> byte & 1:
+                bits[byte] = 1 << i
+    return sets, bits
+
+
+GROUPS, _group_bits = _groups()
+assert len(GROUPS) <= 62
+BEYOND_ASCII = 63
+"""The bit of characters in UTF-8; that of other bytes beyond ASCII is 62."""
+_WIDE = np.uint64(1 << 63)
+_BROKEN = np.uint64(1 << 62)
+
+
+@njit(int64(_u8, _i32, _i32, _u8, _u64, _u64), cache=True, nogil=True)
+def insides(
+    byte: NDArray[np.uint8],
     kids: NDArray[np.int32],
     kid_nodes: NDArray[np.int32],
     kid_bytes: NDArray[np.uint8],
+    bits: NDArray[np.uint64],
+    inside: NDArray[np.uint64],
+) -> Any:
+    """Note for each node which groups of bytes the suffixes below it hold, if a character begins there. ``bits`` are
+    the bits of ASCII bytes."""
+    n = len(byte)
+    # Below a node at which one to three more bytes of a character must come.
+    amid = np.zeros((3, n), dtype=np.uint64)
+    for j in range(n - 1, -1, -1):
+        found = np.uint64(0)
+        first, second, third = np.uint64(0), np.uint64(0), np.uint64(0)
+        for k in range(kids[j], kids[j + 1]):
+            b = kid_bytes[k]
+            node = kid_nodes[k]
+            if b < 0x80:
+                found |= bits[b] | inside[node]
+            elif b < 0xC2 or b > 0xF4:
+                found |= _BROKEN
+            elif b < 0xE0:
+                found |= _WIDE | amid[0, node]
+            else:
+                lo = 0xA0 if b == 0xE0 else 0x90 if b == 0xF0 else 0x80
+                hi = 0x9F if b == 0xED else 0x8F if b == 0xF4 else 0xBF
+                found |= _WIDE | amid[1 if b < 0xF0 else 2, node]
+                for i in range(kids[node], kids[node + 1]):
+                    if kid_bytes[i] < lo or kid_bytes[i] > hi:
+                        found |= _BROKEN
+            if 0x80 <= b < 0xC0:
+                first |= inside[node]
+                second |= amid[0, node]
+                third |= amid[1, node]
+            else:
+                first |= _BROKEN
+                second |= _BROKEN
+                third |= _BROKEN
+        inside[j] = found
+        amid[0, j] = first
+        amid[1, j] = second
+        amid[2, j] = third
+    return n
+
+
+def inside_of(byte: NDArray[np.uint8], kids: tuple[Any, Any, Any]) -> NDArray[np.uint64]:
+    """uint64 [nodes]: bit i says that a byte of ``GROUPS[i]`` comes below the node."""
+    made = np.empty(len(byte), dtype=np.uint64)
+    insides(byte, *kids, _group_bits, made)
+    return made
+
+
+@njit(
+    _two(_delta, _u8, _u64, _i32, _i32, _u8, _i32, _u64, _i32, _i32, _i32, _i32, _i64, _i32, _i32, _i32),
+    cache=True,
+    nogil=True,
+)
+def walk(
+    delta: NDArray[np.int32],
+    flags: NDArray[np.uint8],
+    loops: NDArray[np.uint64],
+    kids: NDArray[np.int32],
+    kid_nodes: NDArray[np.int32],
+    kid_bytes: NDArray[np.uint8],
+    end: NDArray[np.int32],
+    inside: NDArray[np.uint64],
     start: NDArray[np.int32],
     tokens: NDArray[np.int32],
     stack: NDArray[np.int32],
@@ -150,13 +239,16 @@ def walk(
 ) -> Any:
     """Run the DFA over the nodes below a root. ``stack[d]`` is the state at depth d below it, ``cursor[2 * d]`` the
     next child there, ``cursor[2 * d + 1]`` one past the last. Tokens that end in a live state go to ``stay``; nodes
-    where the terminal may end go to ``end_nodes`` / ``end_states``.
+    where the terminal may end go to ``end_nodes`` / ``end_states``. ``loops[s]`` are groups of bytes with which the
+    state s goes on as itself, ``inside`` (empty: not known) those that come below each node: a subtree of nothing else
+    is not looked at.
 
     ``at`` says where to go on and is updated: depth, tokens so far, ends so far. Where it stops at a depth of 0 or
     more, the transition to the next child there is not built yet. Returns tokens and ends."""
     d = at[0]
     n = at[1]
     m = at[2]
+    skips = len(inside) > 0
     while d >= 0:
         k = cursor[2 * d]
         if k == cursor[2 * d + 1]:
@@ -176,10 +268,11 @@ def walk(
             end_states[m] = s
             m += 1
         if flag & _LIVE:
-            for i in range(start[j], start[j + 1]):
+            alike = skips and flag & _ENDS == 0 and inside[j] & ~loops[s] == 0
+            for i in range(start[j], start[end[j] if alike else j + 1]):
                 stay[n] = tokens[i]
                 n += 1
-            if kids[j] < kids[j + 1]:
+            if not alike and kids[j] < kids[j + 1]:
                 d += 1
                 stack[d] = s
                 cursor[2 * d] = kids[j]
