@@ -18,7 +18,13 @@ _SHORT = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r":
 
 
 class Encoding(Protocol):
-    """Spelling of characters in bytes. Implementations are hashable and compare by identity."""
+    """Spelling of characters in bytes. Implementations are hashable and compare by identity.
+
+    Attributes:
+        name: the same in every process.
+    """
+
+    name: str
 
     def __hash__(self) -> int: ...
 
@@ -40,6 +46,8 @@ class Encoding(Protocol):
 
 
 class _Base:
+    name: str
+
     def chars(self, chars: CharSet) -> Expr:
         raise NotImplementedError
 
@@ -62,6 +70,8 @@ class _Base:
 
 
 class _Utf8(_Base):
+    name = "utf-8"
+
     @lru_cache(maxsize=4096)  # noqa: B019 - one instance, lives as long as the process
     def chars(self, chars: CharSet) -> Expr:
         return utf8_switch(chars)
@@ -76,6 +86,7 @@ class _JsonString(_Base):
 
     def __init__(self, canonical: bool) -> None:
         self.canonical = canonical
+        self.name = "json canonical" if canonical else "json"
 
     @lru_cache(maxsize=4096)  # noqa: B019
     def chars(self, chars: CharSet) -> Expr:

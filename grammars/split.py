@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
+from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -47,7 +48,8 @@ from structgen.grammars.expr import (
     words,
 )
 from structgen.grammars.residual import LOCK, Checked, FreshKey, State, Store, state
-from structgen.grammars.trie import ANY_FIRST, NOT_KNOWN, Kids, Part, Trie, joined, kids_of
+from structgen.grammars.trie import ANY_FIRST, NOT_KNOWN, Kids, Part, Trie, joined, kids_of, row_ids
+from structgen.grammars.walk_store import LEAST_S
 
 MAX_PARTS = 24  # of an alternative that is taken apart
 NARROW = 24  # bytes with which a part may begin
@@ -124,16 +126,54 @@ def walked(state: State, trie: Trie) -> Walked:
     if known is not None:
         return known
     with LOCK:
-        if (loose := state.expr.loose(EPSILON)) is not None:
-            from structgen.grammars.memory import walk_remembering
-
-            made = walk_remembering(state, loose, trie)
-        elif isinstance(state.expr, Tagged) and trie.is_large and (body := state.store.state(state.expr.body)):
-            made = _walk_tagged(state, body, trie)
-        else:
-            made = _walk(state, trie)
+        made = _from_store(state, trie) if trie.stored is not None else None
+        if made is None:
+            begin = perf_counter()
+            made = _walk_somehow(state, trie)
+            if trie.stored is not None and perf_counter() - begin > LEAST_S:
+                _to_store(state, trie, made)
         state.walks[trie.id] = made
         return made
+
+
+def _walk_somehow(state: State, trie: Trie) -> Walked:
+    if (loose := state.expr.loose(EPSILON)) is not None:
+        from structgen.grammars.memory import walk_remembering
+
+        return walk_remembering(state, loose, trie)
+    if isinstance(state.expr, Tagged) and trie.is_large and (body := state.store.state(state.expr.body)):
+        return _walk_tagged(state, body, trie)
+    return _walk(state, trie)
+
+
+def _to_store(state: State, trie: Trie, made: Walked) -> None:
+    assert trie.stored is not None
+    stay = made.stay
+    kept = _NONE if stay is None else stay.ids() if stay.row is None else stay.row.view(np.int32)
+    arrays = [np.array([stay is not None and stay.row is not None], dtype=np.int32), kept]
+    for (where, outcome), first in zip(made.nodes, made.firsts, strict=True):
+        head = np.frombuffer(first.to_bytes(32, "little"), dtype=np.int32)
+        arrays.append(np.concatenate([np.array([outcome], dtype=np.int32), head, where]))
+    trie.stored.add("walk", state.expr, arrays)
+
+
+def _within(numbers: NDArray[np.int32], size: int) -> bool:
+    """What is read from a file must not lead out of arrays."""
+    return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < size)
+
+
+def _from_store(state: State, trie: Trie) -> Walked | None:
+    assert trie.stored is not None
+    found = trie.stored.find("walk", state.expr)
+    if found is None:
+        return None
+    is_row, kept, *groups = found
+    ids = row_ids(kept.view(np.uint32)) if is_row[0] else kept
+    if not _within(ids, len(trie.shared.tokens)) or not all(_within(group[9:], len(trie.byte)) for group in groups):
+        return None
+    stay = Part(ids, trie.shared.words) if len(ids) else None
+    nodes = tuple((group[9:], int(group[0])) for group in groups)
+    return Walked(stay, nodes, tuple(int.from_bytes(group[1:9].tobytes(), "little") for group in groups))
 
 
 def _walk(state: State, trie: Trie) -> Walked:
@@ -332,6 +372,7 @@ def _is_narrow(expr: Expr) -> bool:
 
 _Flat = tuple[NDArray[np.int32], NDArray[np.int32], list[int]]
 _NOTHING = np.zeros(0, dtype=np.uint8)
+_NONE = np.zeros(0, dtype=np.int32)
 
 
 def _of_words(expr: Words, trie: Trie) -> Split:
@@ -405,6 +446,18 @@ class _Counts:
     __slots__ = ("_parts", "_rests", "counts", "needs", "nodes", "stay")
 
     def __init__(self, star: State, trie: Trie) -> None:
+        self._parts: dict[int, Part] = {}
+        self._rests: dict[tuple[int, int], Trie] = {}
+        found = None if trie.stored is None else trie.stored.find("count", star.expr)
+        if found is not None and len(found) == 4:
+            self.stay, self.needs, self.nodes, self.counts = found
+            if _within(self.stay, len(trie.shared.tokens)) and _within(self.nodes, len(trie.byte)):
+                return
+        self._walk(star, trie)
+        if trie.stored is not None:
+            trie.stored.add("count", star.expr, (self.stay, self.needs, self.nodes, self.counts))
+
+    def _walk(self, star: State, trie: Trie) -> None:
         shared = trie.shared
         at, stack, counts = shared.at, shared.stack, np.zeros(len(shared.stack), dtype=np.int32)
         at[:] = (0, trie.root + 1, 0, 0)
@@ -424,8 +477,6 @@ class _Counts:
         self.stay, self.needs = shared.stay[:n][order], needs[:n][order]
         order = np.argsort(shared.end_states[:m], kind="stable")
         self.nodes, self.counts = shared.end_nodes[:m][order], shared.end_states[:m][order]
-        self._parts: dict[int, Part] = {}
-        self._rests: dict[tuple[int, int], Trie] = {}
 
     def split(self, lo: int, hi: int | None, outcome: int, trie: Trie) -> Split:
         """The split of ``char{lo,hi} tail``."""

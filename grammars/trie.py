@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from structgen.grammars import disk_store, walk
-from structgen.grammars.residual import Store
+from structgen.grammars.walk_store import WalkStore
+
+if TYPE_CHECKING:
+    from structgen.grammars.residual import Store
 
 _ids = count()
 MAX_TOKEN_BYTES = 4096
@@ -127,11 +130,12 @@ class Trie:
     Attributes:
         here: tokens whose suffix is empty.
         deeper: some suffix is not empty.
+        stored: for a whole vocabulary its stored walks; else None.
     """
 
     __slots__ = (
         "_views", "byte", "deeper", "depth", "end", "here", "id", "inside", "kids", "root",
-        "shape", "shared", "start", "tokens",
+        "shape", "shared", "start", "stored", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -156,6 +160,7 @@ class Trie:
         self.deeper = last > root + 1
         self.shape = Shape(byte, depth, end) if shape is None else shape
         self.kids, self.inside = self.shape.kids, self.shape.inside
+        self.stored: WalkStore | None = None
         here = tokens[start[root] : start[root + 1]]
         self.here: Part | None = Part(here, shared.words) if len(here) else None
 
@@ -174,7 +179,10 @@ class Trie:
                 disk_store.save("trie", key, arrays)
         byte, depth, end, start, ids = (arrays[name] for name in ("byte", "depth", "end", "start", "ids"))
         shared = _Shared(tokens, len(byte), words, int(depth.max(initial=0)))
-        return cls(shared, byte, depth, end, start, ids, 0)
+        made = cls(shared, byte, depth, end, start, ids, 0)
+        if key is not None and len(tokens) >= LEAST_STORED:
+            made.stored = WalkStore(key)
+        return made
 
     def view(self, node: int) -> Trie:
         """The subtree of ``node``, sharing the arrays."""
