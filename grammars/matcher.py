@@ -20,6 +20,7 @@ from structgen.errors import GrammarError, GrammarTooComplex, UnsatisfiableGramm
 from structgen.grammars import distance, forced, walk
 from structgen.grammars import machine as m
 from structgen.grammars.machine import PROBE, Bottom, Cell, Machine, Thread
+from structgen.grammars.prebuilt import prebuild
 from structgen.grammars.residual import COMPLETE, LOCK, FreshKey, Recorded, Residual
 from structgen.grammars.rows import Row, Rows, Target, as_words, write_rows
 from structgen.grammars.trie import Part, Trie, joined, row_ids
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 MAX_THREADS = 4096
 MAX_CONFIGS = 30_000
 MAX_SUMMARIES = 200_000
+MAX_STEP_WORK = 500_000
+"""Summaries that one mask may need: some ten seconds of work. Real grammars need a few, at most some hundred."""
 
 
 class Summary(NamedTuple):
@@ -74,6 +77,7 @@ def tables(vocab: Vocabulary) -> _Tables:
         found = _tables.get(vocab)
         if found is None:
             found = _tables[vocab] = _Tables(vocab)
+            prebuild(found.trie)
         return found
 
 
@@ -97,6 +101,7 @@ class CompiledGrammar:
         self._summaries: dict[Any, Any] = {}
         self._by_thread: dict[tuple[Residual, Cell], Summary] = {}
         self._count = 0
+        self._work = 0
         self._dead_ends: dict[Config, frozenset[int]] = {}
         self._machine: Machine = grammar.machine
         with LOCK:
@@ -162,6 +167,7 @@ class CompiledGrammar:
         row = config.row
         if row is None:
             with LOCK:
+                self._work = 0
                 row = config.row = self._mask(config)
         return row
 
@@ -246,6 +252,13 @@ class CompiledGrammar:
         table[key] = summary
 
     def _summarise(self, trie: Trie, cell: Cell, outcome: int) -> Summary:
+        self._work += 1
+        if self._work > MAX_STEP_WORK:
+            raise GrammarTooComplex(
+                f"the mask of one step needs more than {MAX_STEP_WORK:,} summaries, in {cell.frame!r} of the "
+                f"{self.grammar.source or 'grammar'}: too many readings of the text are open at once; make its "
+                "alternatives exclude each other earlier"
+            )
         parts: dict[Part, None] = {}
         unsure: set[int] = set()
         for residual, above in cell.follow(outcome):

@@ -180,7 +180,7 @@ class Trie:
         byte, depth, end, start, ids = (arrays[name] for name in ("byte", "depth", "end", "start", "ids"))
         shared = _Shared(tokens, len(byte), words, int(depth.max(initial=0)))
         made = cls(shared, byte, depth, end, start, ids, 0)
-        if key is not None and len(tokens) >= LEAST_STORED:
+        if key is not None and len(tokens) >= LEAST_STORED and disk_store.folder() is not None:
             made.stored = WalkStore(key)
         return made
 

@@ -88,7 +88,7 @@ class WalkStore:
         sizes = np.array([len(arrays), *map(len, arrays)], dtype=np.int32)
         self._used[key] = np.concatenate([sizes, *arrays]).astype(np.int32)
         self._new += 1
-        if self._timer is None and disk_store.folder() is not None:
+        if self._timer is None:
             self._timer = threading.Timer(DELAY_S, self.flush)
             self._timer.daemon = True
             self._timer.start()
