@@ -21,6 +21,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import count
+from operator import attrgetter
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -595,6 +596,9 @@ def _pair(head: Expr, tail: Expr) -> Expr:
     return made
 
 
+_by_uid = attrgetter("uid")
+
+
 def alt(*items: Expr) -> Expr:
     """Any of them."""
     flat: set[Expr] = set()
@@ -617,7 +621,7 @@ def alt(*items: Expr) -> Expr:
             "simplify nested repetitions"
         )
     outcomes = tuple(sorted({o for item in flat for o in item.outcomes}))
-    ordered = tuple(sorted(flat, key=lambda e: e.uid))
+    ordered = tuple(sorted(flat, key=_by_uid))
     made: Expr = _intern(Alt, (ordered,), any(i.boolean for i in ordered), outcomes)
     return made
 
@@ -773,7 +777,7 @@ def both(*items: Expr) -> Expr:
         outcomes = max((item.outcomes for item in flat), key=lambda o: (o != (0,), o))
     if all(isinstance(item, Out) for item in flat):
         return out(outcomes[0])
-    ordered = tuple(sorted(flat, key=lambda e: e.uid))
+    ordered = tuple(sorted(flat, key=_by_uid))
     made: Expr = _intern(And, (ordered,), True, outcomes)
     return made
 

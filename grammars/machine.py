@@ -72,11 +72,12 @@ PROBE = _Probe()
 class Cell:
     """A stack: a frame on top of another cell (None below the bottom)."""
 
-    __slots__ = ("_above", "_memo", "_parent", "_views", "bottom", "depth", "frame", "view")
+    __slots__ = ("_above", "_memo", "_parent", "_views", "bottom", "depth", "frame", "is_bottom", "view")
 
     def __init__(self, frame: Frame, parent: Cell | None) -> None:
         self.frame = frame
         self._parent = parent
+        self.is_bottom = parent is None
         self.bottom: Cell = self if parent is None else parent.bottom
         self._views: dict[Hashable, int] = {} if parent is None else parent._views
         # A number for each view: memoised masks are looked up by it, and a view may take long to hash.
@@ -94,10 +95,6 @@ class Cell:
         if parent.depth < PROBE.depth:
             PROBE.depth = parent.depth
         return parent
-
-    @property
-    def is_bottom(self) -> bool:
-        return self._parent is None
 
     def push(self, frame: Frame) -> Cell:
         """This stack with ``frame`` on top."""
@@ -129,7 +126,13 @@ class Cell:
         """Threads after a terminal of the top frame has ended."""
         if text is not None:
             return live(self.frame.follow(self, outcome, text))
-        return self.cached(outcome, lambda: live(self.frame.follow(self, outcome, None)))
+        found = self._memo.get(outcome)
+        if found is None:
+            return self.cached(outcome, lambda: live(self.frame.follow(self, outcome, None)))
+        if found[1] < PROBE.depth:
+            PROBE.depth = found[1]
+        threads: Sequence[Thread] = found[0]
+        return threads
 
     def resume(self) -> Sequence[Thread]:
         """Threads after the frame above has returned."""
@@ -148,7 +151,10 @@ class Cell:
 
 def live(threads: Sequence[Thread]) -> Sequence[Thread]:
     """Normal form: a thread whose residual can only end is replaced by what follows."""
-    if all(t.residual.live or t.cell.is_bottom for t in threads):
+    for residual, cell in threads:
+        if not residual.live and not cell.is_bottom:
+            break
+    else:
         return threads
     found: dict[Thread, None] = {}
     for t in threads:

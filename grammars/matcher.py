@@ -36,6 +36,9 @@ MAX_STEP_WORK = 500_000
 """Summaries that one mask may need: some ten seconds of work. Real grammars need a few, at most some hundred."""
 
 
+_NONE: frozenset[int] = frozenset()
+
+
 class Summary(NamedTuple):
     """What of a trie is accepted after a terminal: sets of tokens, and tokens that only the exact step decides."""
 
@@ -172,13 +175,14 @@ class CompiledGrammar:
         return row
 
     def _mask(self, config: Config) -> Row:
-        parts: dict[Part, None] = {}
-        unsure: set[int] = set()
-        for thread in config.threads:
-            found = self._accepted(thread)
-            parts.update(dict.fromkeys(found.parts))
-            unsure |= found.unsure
         rows = self._tables.rows
+        if len(config.threads) == 1:
+            listed, unsure = self._accepted(config.threads[0])
+            if not unsure:
+                return rows.of(listed, config.can_end)
+        found = [self._accepted(thread) for thread in config.threads]
+        parts = [part for each in found for part in each.parts]
+        unsure = frozenset().union(*[each.unsure for each in found])
         if not unsure:
             return rows.of(parts, config.can_end)
         words = rows.of(parts, False).words
@@ -202,13 +206,18 @@ class CompiledGrammar:
         if known is not None:
             return known
         split = residual.split(trie)
-        inners = [self._summary(end.rest, cell, end.outcome) for end in split.ends]
-        if not cell.is_bottom:
-            inners += [self._summary(trie, cell, outcome) for outcome in residual.outcomes]
         parts = dict.fromkeys(split.stays)
-        for inner in inners:
+        unsure: set[int] = set()
+        for outcome, rest in split.ends:
+            inner = self._summary(rest, cell, outcome)
             parts.update(dict.fromkeys(inner.parts))
-        found = Summary(tuple(parts), frozenset().union(*[inner.unsure for inner in inners]))
+            unsure |= inner.unsure
+        if residual.outcomes and not cell.is_bottom:
+            for outcome in residual.outcomes:
+                inner = self._summary(trie, cell, outcome)
+                parts.update(dict.fromkeys(inner.parts))
+                unsure |= inner.unsure
+        found = Summary(tuple(parts), frozenset(unsure) if unsure else _NONE)
         if len(self._by_thread) >= MAX_CONFIGS:
             self._by_thread.clear()
         self._by_thread[residual, cell] = found
@@ -282,20 +291,21 @@ class CompiledGrammar:
                 continue
             split = residual.split(trie)
             parts.update(dict.fromkeys(split.stays))
-            inners: list[Summary] = []
-            for end in split.ends:
-                if fresh or end.outcome in wanted:
+            for ended, rest in split.ends:
+                if fresh or ended in wanted:
                     # Whether a key or item that begins and ends inside one token is new depends on those seen, which
                     # the view leaves out: leave those few tokens to the exact step.
-                    unsure.update(_all_tokens(end.rest))
+                    unsure.update(_all_tokens(rest))
                 else:
-                    inners.append(self._summary(end.rest, above, end.outcome))
-            if not above.is_bottom:
-                inners += [self._summary(trie, above, again) for again in residual.outcomes]
-            for inner in inners:
-                parts.update(dict.fromkeys(inner.parts))
-                unsure |= inner.unsure
-        return Summary(joined(parts, trie.shared.words), frozenset(unsure))
+                    inner = self._summary(rest, above, ended)
+                    parts.update(dict.fromkeys(inner.parts))
+                    unsure |= inner.unsure
+            if residual.outcomes and not above.is_bottom:
+                for again in residual.outcomes:
+                    inner = self._summary(trie, above, again)
+                    parts.update(dict.fromkeys(inner.parts))
+                    unsure |= inner.unsure
+        return Summary(joined(parts, trie.shared.words), frozenset(unsure) if unsure else _NONE)
 
 
 def _touched(residual: Residual, trie: Trie) -> list[int]:

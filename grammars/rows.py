@@ -131,10 +131,14 @@ class Rows:
             row[:] = self.end.words
         else:
             row.fill(0)
+        tokens = list(more)
         for part in parts:
-            part.add_to(row)
-        if more:
-            walk.set_bits(row, np.array(more, dtype=np.int32))
+            if part.few is None:
+                part.add_to(row)
+            else:
+                tokens += part.few
+        if tokens:
+            walk.set_bits(row, np.array(tokens, dtype=np.int32))
         return self._interned(row)
 
     def _interned(self, row: NDArray[np.uint32]) -> Row:

@@ -62,13 +62,17 @@ def joined(parts: Collection[Part], words: int) -> tuple[Part, ...]:
     """The parts, those of few tokens put together to one."""
     if len(parts) < 2:
         return tuple(parts)
-    few = [part for part in parts if part.few is not None]
-    if len(few) < 2:
-        return tuple(parts)
+    large: list[Part] = []
     tokens: list[int] = []
-    for part in few:
-        tokens += part.few or ()
-    return (*[part for part in parts if part.few is None], Part(tokens, words))
+    for part in parts:
+        if part.few is None:
+            large.append(part)
+        else:
+            tokens += part.few
+    if len(parts) - len(large) < 2:
+        return tuple(parts)
+    large.append(Part(tokens, words))
+    return tuple(large)
 
 
 def row_ids(row: NDArray[np.uint32]) -> NDArray[np.int32]:

@@ -304,3 +304,18 @@ def test_stores_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
         assert matcher.accept_text(spelled)
         assert state.accept(spelled)
         assert set(matcher.allowed_tokens().tolist()) == legal_tokens(state, vocab.tokens), letter
+
+
+def test_work_of_one_mask_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    grammar = Grammar.from_json_schema({"type": "object", "properties": {"a": {"type": "string"}}})
+    compiled = grammar.compile(small_vocabulary(0))
+    other = compiled.matcher()
+    monkeypatch.setattr("structgen.grammars.matcher.MAX_STEP_WORK", 0)
+    row = np.zeros(compiled.words, dtype=np.uint32)
+    with pytest.raises(GrammarTooComplex, match=r"more than 0 summaries, in _RootFrame.* of the JSON Schema"):
+        for byte in b'{"a":"x","':  # somewhere a token ends a terminal and goes on
+            other.fill_bitmask(row)
+            assert other.accept_text(bytes((byte,)))
+    monkeypatch.undo()
+    other.fill_bitmask(row)  # nothing was spoilt
+    assert row.any()
