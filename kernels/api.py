@@ -1,12 +1,18 @@
 """One function per operation: it checks its arguments once and picks the implementation by device and dtype.
 
-T tokens, S sequences, D head dimension. float32 and bfloat16 tensors are the "element" type of a call: all tensors
-that a docstring calls element have the same one. Norm weights, angles and the residual stream are float32 always.
+T tokens, S sequences, D head dimension. float32, bfloat16 and (on a GPU) float16 tensors are the "element" type of a
+call: all tensors that a docstring calls element have the same one. Norm weights, angles and the residual stream are
+float32 always.
 
 A step makes five calls a layer, so checks are plain ``if``s: building messages beforehand cost 10 us a call. [measured]
 """
 
 from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +22,21 @@ from structgen.kernels import cpu, reference
 _ELEMENTS = (torch.float32, torch.bfloat16)
 
 
-def _on_cpu(tensor: Tensor) -> bool:
-    # A Triton path goes here, by device. Anything else has the torch reference.
-    return tensor.device.type == "cpu" and tensor.dtype in _ELEMENTS
+@functools.cache
+def _triton() -> Any:
+    """The Triton kernels; the reference, with a warning, where triton is not installed."""
+    try:
+        return importlib.import_module("structgen.kernels.triton")
+    except ImportError as error:
+        warnings.warn(f"triton cannot be imported ({error}): the GPU runs slow torch operations", stacklevel=4)
+        return reference
+
+
+def _path(tensor: Tensor) -> Any:
+    """The module that has the operations for tensors like this one; all three have the same signatures."""
+    if tensor.device.type == "cpu":
+        return cpu if tensor.dtype in _ELEMENTS else reference
+    return _triton() if tensor.device.type == "cuda" else reference
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor) -> Tensor:
@@ -40,18 +58,25 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor) -> Tensor:
         )
     if not (residual.dtype == torch.float32 and weight.dtype == torch.float32):
         raise ValueError(f"rms_norm: residual ({residual.dtype}) and weight ({weight.dtype}) must be float32")
-    if _on_cpu(x):
-        return cpu.rms_norm(x.contiguous(), weight, eps, residual)
-    return reference.rms_norm(x, weight, eps, residual)
+    normed: Tensor = _path(x).rms_norm(x.contiguous(), weight, eps, residual)
+    return normed
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:
     """silu(gate) * up: element [T, 2F] (gate, then up) -> element [T, F]."""
     if not (gate_up.dim() == 2 and gate_up.shape[1] % 2 == 0):
         raise ValueError(f"silu_mul: need [T, 2F], got {tuple(gate_up.shape)}")
-    if _on_cpu(gate_up):
-        return cpu.silu_mul(gate_up.contiguous())
-    return reference.silu_mul(gate_up)
+    out: Tensor = _path(gate_up).silu_mul(gate_up.contiguous())
+    return out
+
+
+def gelu_mul(gate_up: Tensor) -> Tensor:
+    """gelu(gate) * up in gelu's tanh form (Hendrycks & Gimpel 2016, arXiv:1606.08415); shapes as `silu_mul`."""
+    if not (gate_up.dim() == 2 and gate_up.shape[1] % 2 == 0):
+        raise ValueError(f"gelu_mul: need [T, 2F], got {tuple(gate_up.shape)}")
+    path = _path(gate_up)
+    out: Tensor = (path if hasattr(path, "gelu_mul") else reference).gelu_mul(gate_up.contiguous())
+    return out
 
 
 def _check_heads(name: str, qkv: Tensor, k_cache: Tensor, v_cache: Tensor) -> None:
@@ -90,7 +115,7 @@ def rope_write_kv(
     Args:
         qkv: element [T, (heads + 2 kv_heads) * D], contiguous: query, key and value heads; q and k are changed.
         positions: int64 [T], rows of ``cos_sin``.
-        slots: int64 [T], block * block_size + offset.
+        slots: int64 [T], block * block_size + offset; -1 writes nothing (a row that only fills a batch up).
         cos_sin: float32 [positions, D]: D/2 cosines, then D/2 sines. The halves of a head are rotated.
         k_cache: element [blocks, kv_heads, block_size, D], contiguous, changed.
         v_cache: like ``k_cache``.
@@ -110,10 +135,7 @@ def rope_write_kv(
         )
     if not ((q_norm is None) == (k_norm is None)):
         raise ValueError("rope_write_kv: give q_norm and k_norm both, or none")
-    if _on_cpu(qkv):
-        cpu.rope_write_kv(qkv, positions, slots, cos_sin, k_cache, v_cache, q_norm, k_norm, eps)
-    else:
-        reference.rope_write_kv(qkv, positions, slots, cos_sin, k_cache, v_cache, q_norm, k_norm, eps)
+    _path(qkv).rope_write_kv(qkv, positions, slots, cos_sin, k_cache, v_cache, q_norm, k_norm, eps)
 
 
 def paged_attention(
@@ -128,6 +150,7 @@ def paged_attention(
     num_heads: int,
     scale: float,
     window: int | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     """Causal attention of each sequence's last tokens over its blocks, which hold this step's keys and values too.
 
@@ -142,6 +165,7 @@ def paged_attention(
         num_heads: query heads.
         scale: of the scores.
         window: a position sees itself and the ``window - 1`` before it; None: all before it.
+        softcap: scaled scores s become ``softcap * tanh(s / softcap)`` (Gemma 2, arXiv:2408.00118); None: unchanged.
 
     Returns:
         element [T, heads * D].
@@ -161,13 +185,12 @@ def paged_attention(
         raise ValueError("paged_attention: query_starts, context_lens, block_tables and owners must be int32")
     if not (window is None or window > 0):
         raise ValueError(f"paged_attention: window must be positive or None, got {window}")
-    if _on_cpu(qkv):
-        return cpu.paged_attention(
-            qkv, k_cache, v_cache, query_starts, context_lens, block_tables, owners, num_heads, scale, window
-        )
-    return reference.paged_attention(
-        qkv, k_cache, v_cache, query_starts, context_lens, block_tables, num_heads, scale, window
+    if not (softcap is None or softcap > 0):
+        raise ValueError(f"paged_attention: softcap must be positive or None, got {softcap}")
+    out: Tensor = _path(qkv).paged_attention(
+        qkv, k_cache, v_cache, query_starts, context_lens, block_tables, owners, num_heads, scale, window, softcap
     )
+    return out
 
 
 def warmup(dtype: torch.dtype, device: torch.device) -> float:

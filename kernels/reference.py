@@ -20,6 +20,11 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     return (torch.nn.functional.silu(gate) * up).to(gate_up.dtype)
 
 
+def gelu_mul(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.float().chunk(2, dim=-1)
+    return (torch.nn.functional.gelu(gate, approximate="tanh") * up).to(gate_up.dtype)
+
+
 def rope(x: Tensor, positions: Tensor, cos_sin: Tensor) -> Tensor:
     """Rotate the halves of each head (Su et al. 2021, arXiv:2104.09864): x [T, heads, D]."""
     cos, sin = cos_sin[positions].unsqueeze(1).chunk(2, dim=-1)
@@ -28,10 +33,11 @@ def rope(x: Tensor, positions: Tensor, cos_sin: Tensor) -> Tensor:
 
 
 def write_kv(key: Tensor, value: Tensor, slots: Tensor, k_cache: Tensor, v_cache: Tensor) -> None:
-    """key, value [T, kv_heads, D] -> caches [blocks, kv_heads, block_size, D]."""
-    block, offset = slots // k_cache.shape[2], slots % k_cache.shape[2]
-    k_cache[block, :, offset] = key
-    v_cache[block, :, offset] = value
+    """key, value [T, kv_heads, D] -> caches [blocks, kv_heads, block_size, D]; a slot of -1 is none."""
+    used = slots >= 0
+    block, offset = slots[used] // k_cache.shape[2], slots[used] % k_cache.shape[2]
+    k_cache[block, :, offset] = key[used]
+    v_cache[block, :, offset] = value[used]
 
 
 def rope_write_kv(
@@ -63,9 +69,11 @@ def paged_attention(
     query_starts: Tensor,
     context_lens: Tensor,
     block_tables: Tensor,
+    owners: Tensor,
     num_heads: int,
     scale: float,
     window: int | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     kv_heads, block_size, dim = k_cache.shape[1:]
     query = qkv[:, : num_heads * dim].float().reshape(-1, kv_heads, num_heads // kv_heads, dim)
@@ -77,6 +85,8 @@ def paged_attention(
         blocks = block_tables[s, : (context + block_size - 1) // block_size].long()
         key, value = (c[blocks].float().transpose(1, 2).flatten(0, 1)[:context] for c in (k_cache, v_cache))
         scores = torch.einsum("tkgd,jkd->tkgj", query[first:last], key) * scale
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
         behind = torch.arange(context - (last - first), context, device=qkv.device)[:, None] - torch.arange(
             context, device=qkv.device
         )

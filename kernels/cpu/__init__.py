@@ -14,6 +14,7 @@ from structgen.kernels.cpu import attention, fused, linear
 from structgen.kernels.cpu.launch import match_torch_threads
 
 __all__ = [
+    "gelu_mul",
     "linear_bf16",
     "match_torch_threads",
     "paged_attention",
@@ -44,6 +45,12 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor) -> Tensor:
 def silu_mul(gate_up: Tensor) -> Tensor:
     out = gate_up.new_empty((gate_up.shape[0], gate_up.shape[1] // 2))
     fused.silu_mul(_array(gate_up), _array(out))
+    return out
+
+
+def gelu_mul(gate_up: Tensor) -> Tensor:
+    out = gate_up.new_empty((gate_up.shape[0], gate_up.shape[1] // 2))
+    fused.gelu_mul(_array(gate_up), _array(out))
     return out
 
 
@@ -83,7 +90,8 @@ def paged_attention(
     owners: Tensor,
     num_heads: int,
     scale: float,
-    window: int | None,
+    window: int | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     out = qkv.new_empty((qkv.shape[0], num_heads * k_cache.shape[3]))
     attention.paged_attention(
@@ -98,6 +106,7 @@ def paged_attention(
         k_cache.shape[2],
         np.float32(scale),
         0 if window is None else window,
+        np.float32(0 if softcap is None else softcap),
         _array(out),
     )
     return out
@@ -126,11 +135,12 @@ def warmup(dtype: torch.dtype) -> float:
     row, rows, cache = array(f32, 1), array(element, 2), array(element, 2)
     fused.rms_norm.compile(rows, array(f32, 2), row, f32, rows)
     fused.silu_mul.compile(rows, rows)
+    fused.gelu_mul.compile(rows, rows)
     fused.rope_write_kv.compile(
         rows, array(i64, 1), array(i64, 1), array(f32, 2), cache, cache, i64, i64, row, row, f32
     )
     attention.paged_attention.compile(
-        rows, cache, cache, array(i32, 1), array(i32, 1), array(i32, 2), array(i32, 1), i64, i64, f32, i64, rows
+        rows, cache, cache, array(i32, 1), array(i32, 1), array(i32, 2), array(i32, 1), i64, i64, f32, i64, f32, rows
     )
     if dtype == torch.bfloat16:
         linear.linear_bf16.compile(array(f32, 2), array(types.uint16, 2), array(f32, 2))

@@ -37,6 +37,19 @@ def silu_mul(gate_up: Any, out: Any) -> None:
             out[t, d] = narrow(gate / (np.float32(1) + exp(-gate)) * up, out[t, d])
 
 
+@kernel
+def gelu_mul(gate_up: Any, out: Any) -> None:
+    """gate_up [T, 2F] -> out [T, F] = gelu(gate) * up, in the tanh form: x / (1 + exp(-2 sqrt(2 / pi) (x + c x^3)))."""
+    dim = out.shape[1]
+    slope, cubic = np.float32(-1.5957691216057308), np.float32(0.044715)
+    for t in prange(out.shape[0]):
+        for d in range(dim):
+            gate = widen(gate_up[t, d])
+            up = widen(gate_up[t, dim + d])
+            bent = slope * (gate + cubic * gate * gate * gate)
+            out[t, d] = narrow(gate / (np.float32(1) + exp(bent)) * up, out[t, d])
+
+
 @njit(**JIT)
 def _normalise_head(rows: Any, t: Any, start: Any, weight: Any, eps: Any) -> None:
     dim = weight.shape[0]
@@ -76,6 +89,7 @@ def rope_write_kv(
 ) -> None:
     """Norm (unless the weights are empty) and rotation of q and k in qkv [T, (heads + 2 kv_heads) * D]; k, v to slots.
 
+    A slot of -1 is none.
     keys, values [blocks * kv_heads * block_size, D]; cos_sin f32 [positions, D]: cosines, then sines.
     """
     dim = keys.shape[1]
@@ -88,6 +102,8 @@ def rope_write_kv(
                 _normalise_head(qkv, t, h * dim, k_norm, eps)
         for h in range(heads + kv_heads):
             _rotate_head(qkv, t, h * dim, dim // 2, cos_sin, positions[t])
+        if slots[t] < 0:
+            continue
         block = slots[t] // block_size
         offset = slots[t] % block_size
         for h in range(kv_heads):

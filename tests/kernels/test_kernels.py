@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -41,11 +43,12 @@ def test_rms_norm(dtype: torch.dtype, tokens: int, dim: int) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("tokens", "dim"), [(1, 8), (3, 33), (5, 1536)])
-def test_silu_mul(dtype: torch.dtype, tokens: int, dim: int) -> None:
+def test_gated_activations(dtype: torch.dtype, tokens: int, dim: int) -> None:
     gate_up = (torch.randn(tokens, 2 * dim) * 20).to(dtype)
     gate_up[0, 0] = 200.0
     gate_up[0, 1] = -200.0
     close(api.silu_mul(gate_up), reference.silu_mul(gate_up))
+    close(api.gelu_mul(gate_up), reference.gelu_mul(gate_up))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -110,6 +113,7 @@ def attention_case(
     dim=st.sampled_from([8, 24, 64]),
     block_size=st.sampled_from([1, 3, 16]),
     window=st.sampled_from([None, 1, 5, 100]),
+    softcap=st.sampled_from([None, 0.5, 50.0]),
     dtype=st.sampled_from(DTYPES),
     seed=st.integers(0, 1000),
 )
@@ -120,20 +124,19 @@ def test_paged_attention(
     dim: int,
     block_size: int,
     window: int | None,
+    softcap: float | None,
     dtype: torch.dtype,
     seed: int,
 ) -> None:
     torch.manual_seed(seed)
     case = attention_case(chunks, *heads, dim, block_size, dtype)
-    ours = api.paged_attention(**case, num_heads=heads[0], scale=dim**-0.5, window=window)
-    del case["owners"]
-    close(ours, reference.paged_attention(**case, num_heads=heads[0], scale=dim**-0.5, window=window))
+    options: dict[str, Any] = {"num_heads": heads[0], "scale": dim**-0.5, "window": window, "softcap": softcap}
+    close(api.paged_attention(**case, **options), reference.paged_attention(**case, **options))
 
 
 def test_reference_attention_is_torch_attention() -> None:
     """The oracle has an oracle."""
     case = attention_case([(6, 6)], 4, 2, 8, 4, torch.float32)
-    del case["owners"]
     ours = reference.paged_attention(**case, num_heads=4, scale=0.3)
     blocks = case["block_tables"][0, :2].long()
     key, value = (case[c][blocks].transpose(1, 2).flatten(0, 1)[:6].transpose(0, 1) for c in ("k_cache", "v_cache"))
