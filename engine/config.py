@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from structgen.errors import RequestError
 
 LogprobsMode = Literal["raw", "masked"]
+SchedulingPolicy = Literal["fcfs", "priority"]
 
 _MAX_LOGPROBS = 1000
 _MAX_N = 1024
@@ -77,6 +78,7 @@ class SamplingParams:
         repetition_penalty: divides positive and multiplies negative logits of tokens seen in prompt or output.
         seed: makes a request reproducible, whatever its neighbours; choice ``i`` of ``n`` uses ``seed + i``.
         n: number of choices; they share the cache blocks of the prompt.
+        best_of: generate this many choices and give back the ``n`` likeliest, by log probability per token.
         stop: strings that end the output, looked for once ``min_tokens`` are out. They are not grammar: when
             one cuts a constrained output before its grammar was complete, the output says ``incomplete``.
         stop_token_ids: tokens that end the output besides the model's own end tokens. Under a grammar, one that
@@ -89,6 +91,10 @@ class SamplingParams:
         logprobs: log probabilities of the sampled token and of this many likeliest ones (0: the sampled only).
         logprobs_mode: ``"raw"`` (default, as in vLLM): what the model said, before grammar mask and penalties;
             ``"masked"``: among the tokens the grammar allowed. Both before temperature and truncation.
+        prompt_logprobs: log probabilities of each prompt token after the first, and of this many likeliest ones at
+            its place (`RequestOutput.prompt_logprobs`). What the prefix cache knows is computed again for them.
+        logit_bias: token id -> number from -100 to 100 that is added to its logit (-100: as good as never). It opens
+            nothing that a grammar forbids.
         skip_special_tokens: leave special tokens out of the text.
 
     Raises:
@@ -105,6 +111,7 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     seed: int | None = None
     n: int = 1
+    best_of: int | None = None
     stop: str | Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
     include_stop_str_in_output: bool = False
@@ -112,6 +119,8 @@ class SamplingParams:
     min_tokens: int = 0
     logprobs: int | None = None
     logprobs_mode: LogprobsMode = "raw"
+    prompt_logprobs: int | None = None
+    logit_bias: Mapping[int, float] | None = None
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
@@ -132,6 +141,8 @@ class SamplingParams:
         if self.seed is not None:
             put(self, "seed", _integer("seed", self.seed, -(2**63), 2**64 - 1))
         put(self, "n", _integer("n", self.n, 1, _MAX_N))
+        if self.best_of is not None:
+            put(self, "best_of", self._best_of())
         put(self, "stop", self._stop_strings())
         put(self, "stop_token_ids", self._stop_ids())
         put(self, "min_tokens", _integer("min_tokens", self.min_tokens, 0))
@@ -141,10 +152,37 @@ class SamplingParams:
             )
         if self.logprobs is not None:
             put(self, "logprobs", _integer("logprobs", self.logprobs, 0, _MAX_LOGPROBS))
+        if self.prompt_logprobs is not None:
+            put(self, "prompt_logprobs", _integer("prompt_logprobs", self.prompt_logprobs, 0, _MAX_LOGPROBS))
+        put(self, "logit_bias", self._bias())
         if self.logprobs_mode not in ("raw", "masked"):
             raise RequestError(f"logprobs_mode is {self.logprobs_mode!r}; allowed: 'raw' or 'masked'")
         for name in ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens"):
             _flag(name, getattr(self, name))
+
+    def _best_of(self) -> int:
+        count = _integer("best_of", self.best_of, 1, _MAX_N)
+        if count < self.n:
+            raise RequestError(f"best_of is {count}; allowed: at least n, which is {self.n}")
+        if count > 1 and self.is_greedy:
+            raise RequestError(
+                f"best_of is {count} with temperature=0, which gives {count} times the same; allowed: a temperature "
+                "above 0, or LLM.beam_search"
+            )
+        return count
+
+    def _bias(self) -> Mapping[int, float] | None:
+        given: Any = self.logit_bias
+        if not given:
+            return None
+        if not isinstance(given, Mapping):
+            raise RequestError(f"logit_bias is {given!r}; allowed: a dict of token ids to numbers from -100 to 100")
+        # OpenAI's clients send the ids as JSON keys, which are strings.
+        named = {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in given.items()}
+        return {
+            _integer("a token id of logit_bias", token, 0): _real(f"logit_bias[{token!r}]", value, -100.0, 100.0)
+            for token, value in named.items()
+        }
 
     def _stop_strings(self) -> tuple[str, ...]:
         given: Any = self.stop
@@ -170,6 +208,16 @@ class SamplingParams:
         return tuple(int(token) for token in given)
 
     @property
+    def num_sequences(self) -> int:
+        """How many choices are generated."""
+        return self.best_of or self.n
+
+    @property
+    def reports_logprobs(self) -> bool:
+        """Whether the log probability of each sampled token is needed: to be told, or to rank by."""
+        return self.logprobs is not None or self.num_sequences > self.n
+
+    @property
     def is_greedy(self) -> bool:
         return self.temperature == 0.0
 
@@ -193,6 +241,9 @@ class SchedulerConfig:
             request gets a token in every step.
         long_prefill_token_threshold: most prompt tokens one request takes of a step (0: no such limit).
         enable_prefix_caching: reuse blocks of equal prefixes.
+        scheduling_policy: "fcfs" (by arrival) or "priority" (smaller numbers first, then by arrival; a waiting request
+            takes seats and blocks from running ones of larger numbers).
+        max_waiting: most sequences in the queue; what comes on top is refused. None: no limit.
 
     Raises:
         RequestError: a value is out of range.
@@ -205,6 +256,8 @@ class SchedulerConfig:
     max_num_batched_tokens: int = 512
     long_prefill_token_threshold: int = 256
     enable_prefix_caching: bool = True
+    scheduling_policy: SchedulingPolicy = "fcfs"
+    max_waiting: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "block_size", "max_num_seqs", "max_num_batched_tokens"):
@@ -212,6 +265,10 @@ class SchedulerConfig:
         _integer("max_model_len", self.max_model_len, 2)
         _integer("long_prefill_token_threshold", self.long_prefill_token_threshold, 0)
         _flag("enable_prefix_caching", self.enable_prefix_caching)
+        if self.scheduling_policy not in ("fcfs", "priority"):
+            raise RequestError(f"scheduling_policy is {self.scheduling_policy!r}; allowed: 'fcfs' or 'priority'")
+        if self.max_waiting is not None:
+            _integer("max_waiting", self.max_waiting, 1)
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise RequestError(
                 f"max_num_batched_tokens is {self.max_num_batched_tokens}; allowed: at least max_num_seqs, "
@@ -248,6 +305,8 @@ class EngineConfig:
     block_size: int = 16
     enable_prefix_caching: bool = True
     long_prefill_token_threshold: int = 256
+    scheduling_policy: SchedulingPolicy = "fcfs"
+    max_waiting: int | None = None
     speculative: str | Sequence[str] | None = "auto"
     batch_invariant: bool = False
     tensor_parallel_size: int = 1
@@ -294,4 +353,6 @@ class EngineConfig:
             max_num_batched_tokens=self.max_num_batched_tokens,
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             enable_prefix_caching=self.enable_prefix_caching,
+            scheduling_policy=self.scheduling_policy,
+            max_waiting=self.max_waiting,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
@@ -18,13 +19,17 @@ from structgen.engine.metrics import EngineMetrics, now_s
 from structgen.engine.outputs import Logprob
 from structgen.engine.packer import Packer
 from structgen.engine.request import FinishReason, Request
-from structgen.engine.sampler import Sampler, Samples, TokenLogprobs
-from structgen.engine.scheduler import Schedule, Scheduler
+from structgen.engine.sampler import Sampler, Samples, TokenLogprobs, score
+from structgen.engine.scheduler import Chunk, Schedule, Scheduler
 from structgen.errors import RequestError
 
 
 class Runner(Protocol):
-    """The model side (engine/runner.py): weights, KV cache, forward pass."""
+    """The model side (engine/runner.py): weights, KV cache, forward pass.
+
+    It may also have ``copy_blocks(pairs)``, which copies KV blocks, (from, to), one pair after the other: then the last
+    block of a prompt, which is not full, is copied to the other choices of a request; else it is computed again.
+    """
 
     @property
     def vocab_size(self) -> int: ...
@@ -87,7 +92,9 @@ class EngineCore:
     ) -> None:
         self.runner = runner
         self.config = config
-        self.scheduler = Scheduler(config)
+        self._copy_blocks = getattr(runner, "copy_blocks", None)
+        self.scheduler = Scheduler(config, can_copy=self._copy_blocks is not None)
+        self._deadlines: list[tuple[float, int, Request]] = []
         self.metrics = EngineMetrics()
         self._eos = frozenset(eos_token_ids)
         self._decode_token = decode_token
@@ -115,7 +122,21 @@ class EngineCore:
             self.scheduler.add(request, parked=not ready)
         except Exception as error:
             return self._fail(request, error)
+        if request.deadline is not None:
+            heapq.heappush(self._deadlines, (request.deadline, request.serial, request))
         return None
+
+    def add_all(self, requests: Sequence[Request]) -> list[Update]:
+        """Queue the sequences of one prompt; all are refused together when the queue is full."""
+        limit = self.config.max_waiting
+        queued = len(self.scheduler.waiting) + len(self.scheduler.parked)
+        if limit is not None and queued + len(requests) > limit:
+            error = RequestError(
+                f"the queue is full: {queued} sequences wait, and this request adds {len(requests)}; allowed: "
+                f"{limit} (max_waiting). Send it again later, or raise the limit"
+            )
+            return [self._fail(request, error) for request in requests]
+        return [update for request in requests if (update := self.add(request)) is not None]
 
     def abort(self, request: Request) -> Update | None:
         """End a request in whatever state it is; None when it was over already."""
@@ -124,11 +145,11 @@ class EngineCore:
     def step(self) -> StepResult:
         """Compute one batch and commit what it sampled."""
         started = now_s()
-        failed = self._unpark()
+        failed = (*self._expire(started), *self._unpark())
         schedule = self.scheduler.schedule()
         if not schedule.chunks:
             return StepResult(failed)
-        logits = self._forward(schedule)
+        logits = self._score_prompts(schedule, self._forward(schedule))
         sampled = [chunk.request for chunk in schedule.chunks if chunk.is_sampled]
         masks = self._fill_masks(sampled)
         samples = self._sampler.sample(logits, sampled, masks) if sampled else Samples((), {}, {})
@@ -157,8 +178,43 @@ class EngineCore:
                 failed.append(self._fail(request, error))
         return tuple(failed)
 
+    def _expire(self, now: float) -> list[Update]:
+        """End the requests whose deadline has passed, whatever state they are in."""
+        updates: list[Update] = []
+        while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].is_finished):
+            request = heapq.heappop(self._deadlines)[2]
+            if not request.is_finished:
+                updates.append(self._finish(request, "timeout", "", ()))
+        return updates
+
+    def _score_prompts(self, schedule: Schedule, logits: Tensor) -> Tensor:
+        """Keep the log probabilities of prompts that asked for them; return the logits [S, V] of the sampled tokens."""
+        if not any(chunk.is_scored for chunk in schedule.chunks):
+            return logits
+        at, rows = 0, []
+        for chunk in schedule.chunks:
+            end = at + chunk.num_logits
+            if chunk.is_scored:
+                self._score_prompt(chunk, logits[at:end])
+            if chunk.is_sampled:
+                rows.append(end - 1)
+            at = end
+        return logits[rows]
+
+    def _score_prompt(self, chunk: Chunk, logits: Tensor) -> None:
+        """The row of a token holds the log probabilities of the one behind it."""
+        request = chunk.request
+        first = len(request.prompt_logprobs)
+        tokens = request.token_ids[first : min(chunk.start + chunk.count + 1, request.num_prompt)]
+        skipped = first - 1 - chunk.start  # computed again, after a preemption
+        rows = logits[skipped : skipped + len(tokens)]
+        scored = score(rows, tokens, request.params.prompt_logprobs or 0)
+        request.prompt_logprobs += [self._decoded(entry) for entry in scored]
+
     def _forward(self, schedule: Schedule) -> Tensor:
         started = now_s()
+        if schedule.copies and self._copy_blocks is not None:
+            self._copy_blocks(schedule.copies)
         with torch.inference_mode():
             logits = self.runner.forward(self._packer.pack(schedule))
         for chunk in schedule.chunks:
@@ -201,7 +257,9 @@ class EngineCore:
         request.clock.token(stamp)
         self.metrics.generated_tokens += 1
         if logprobs is not None:
-            request.logprobs.append(self._decoded(logprobs))
+            request.token_logprobs.append(logprobs.logprobs[0])
+            if params.logprobs is not None:
+                request.logprobs.append(self._decoded(logprobs))
         if ended:
             delta = self._text(request, token, request.num_output)[0] if params.include_stop_str_in_output else ""
             return self._finish(request, "stop", delta, (token,))
@@ -246,6 +304,7 @@ class EngineCore:
         self.metrics.num_backouts += 1
         self.metrics.num_retracted_tokens += count
         del request.logprobs[request.num_output :]
+        del request.token_logprobs[request.num_output :]
         shown = len(request.text)
         request.text = self._replayed(request)
         return Update(request, retracted=shown - len(request.text), retracted_tokens=count)

@@ -19,6 +19,7 @@ from structgen.engine.constraints import Constraint, GrammarCompiler
 from structgen.engine.core import EngineCore, Runner, Update
 from structgen.engine.detokenize import Detokenizer
 from structgen.engine.group import Group
+from structgen.engine.metrics import now_s
 from structgen.engine.outputs import StreamEvent
 from structgen.engine.request import Request
 from structgen.engine.stops import StopStrings
@@ -66,30 +67,36 @@ class Front:
         *,
         on_event: Callable[[StreamEvent], None] | None = None,
         on_done: Callable[[], None] | None = None,
-        cache_salt: str = "",
+        priority: int = 0,
+        timeout_s: float | None = None,
+        cache_salt: str | None = None,
     ) -> Group:
         """A group for a prompt; `submit` hands it in.
 
         Raises:
-            RequestError: the prompt or the grammar is of no use.
+            RequestError: the prompt, the grammar or an option is of no use.
         """
         if self.is_closed:
             raise RequestError("this LLM has been shut down; make a new one")
         if not isinstance(params, SamplingParams):
             raise RequestError(f"params is {params!r}; allowed: SamplingParams")
+        deadline = check_serving(priority, timeout_s, cache_salt)
+        self._check_bias(params)
         token_ids = self.encode(prompt)
         group_id = self.next_id()
         compiled = None if grammar is None else self.compiler.submit(grammar)
         leader: Request | None = None
         requests: list[Request] = []
-        for index in range(params.n):
+        for index in range(params.num_sequences):
             request = Request(
-                request_id=group_id if params.n == 1 else f"{group_id}.{index}",
+                request_id=group_id if params.num_sequences == 1 else f"{group_id}.{index}",
                 group_id=group_id,
                 token_ids=list(token_ids),
                 params=params,
                 index=index,
-                cache_salt=cache_salt,
+                cache_salt=cache_salt or "",
+                priority=priority,
+                deadline=deadline,
                 decoder=Detokenizer(self.vocabulary, skip_special_tokens=params.skip_special_tokens),
                 stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
                 leader=leader,
@@ -107,6 +114,11 @@ class Front:
             on_event=on_event,
             on_done=on_done,
         )
+
+    def _check_bias(self, params: SamplingParams) -> None:
+        for token in params.logit_bias or ():
+            if token >= self.runner.vocab_size:
+                raise RequestError(f"logit_bias names token {token}; allowed: 0 to {self.runner.vocab_size - 1}")
 
     def encode(self, prompt: Prompt) -> list[int]:
         """A prompt as token ids; an empty text is the start token alone.
@@ -199,10 +211,11 @@ class Front:
             verb, group = self._inbox.popleft()
             if verb == "add":
                 self._groups[group.group_id] = group
-            for request in group.requests:
-                update = self.core.add(request) if verb == "add" else self.core.abort(request)
-                if update is not None:
-                    self._deliver(update)
+                updates = self.core.add_all(group.requests)
+            else:
+                updates = [made for request in group.requests if (made := self.core.abort(request)) is not None]
+            for update in updates:
+                self._deliver(update)
 
     def _deliver(self, update: Update) -> None:
         group = self._groups.get(update.request.group_id)
@@ -217,6 +230,23 @@ class Front:
         self.is_closed = True
         self.abort(list(self._groups.values()))
         self.compiler.shutdown()
+
+
+def check_serving(priority: object, timeout_s: object, cache_salt: object) -> float | None:
+    """Check what says how a request is served; return its deadline in ``time.perf_counter`` seconds.
+
+    Raises:
+        RequestError: the message names the option, the value and what is allowed.
+    """
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise RequestError(f"priority is {priority!r}; allowed: an integer, smaller ones are served first")
+    if cache_salt is not None and not isinstance(cache_salt, str):
+        raise RequestError(f"cache_salt is {cache_salt!r}; allowed: a text or None")
+    if timeout_s is None:
+        return None
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
+        raise RequestError(f"timeout_s is {timeout_s!r}; allowed: a number of seconds above 0, or None")
+    return now_s() + timeout_s
 
 
 def _converter(grammar: Any) -> Callable[[str], Any] | None:

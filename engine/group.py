@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from structgen.engine.constraints import as_request_error
@@ -92,13 +93,15 @@ class Group:
             incomplete=request.incomplete,
             value=value,
             logprobs=None if request.params.logprobs is None else tuple(request.logprobs),
+            cumulative_logprob=sum(request.token_logprobs) if request.params.reports_logprobs else None,
             error=error,
             metrics=request.clock.freeze(),
         )
 
     def output(self) -> RequestOutput:
         """The result, when `is_done`."""
-        outputs = tuple(self._done[index] for index in sorted(self._done))
+        outputs = self._best()
+        leader = self.requests[0]
         error = next((output.error for output in outputs if output.error is not None), None)
         return RequestOutput(
             request_id=self.group_id,
@@ -107,11 +110,27 @@ class Group:
             outputs=outputs,
             metrics=outputs[0].metrics,
             error=error,
+            prompt_logprobs=tuple(leader.prompt_logprobs) if leader.prompt_logprobs else None,
         )
+
+    def _best(self) -> tuple[CompletionOutput, ...]:
+        """The choices by index; with ``best_of`` the ``n`` likeliest, those that failed last."""
+        outputs = [self._done[index] for index in sorted(self._done)]
+        wanted = self.requests[0].params.n
+        if len(outputs) == wanted:
+            return tuple(outputs)
+        outputs.sort(key=_rank)
+        return tuple(replace(output, index=place) for place, output in enumerate(outputs[:wanted]))
 
     def failure(self) -> StructgenError | None:
         """The error of the first sequence that failed to generate (not of one whose value was refused)."""
         return next((output.error for output in self._done.values() if output.finish_reason == "error"), None)
+
+
+def _rank(output: CompletionOutput) -> tuple[bool, bool, float]:
+    """Sorts the whole before what is cut inside its grammar, and then by log probability per token, largest first."""
+    mean = (output.cumulative_logprob or 0.0) / max(1, len(output.token_ids))
+    return output.finish_reason == "error", output.incomplete, -mean
 
 
 def failed_output(group_id: str, prompt: Any, error: StructgenError) -> RequestOutput:

@@ -1,28 +1,32 @@
-"""`LLM` and `AsyncLLM`: a model, and the verbs generate, stream and chat."""
+"""`LLM`: a model, and the verbs generate, stream and chat."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
-from structgen.engine.config import EngineConfig, SamplingParams, refuse_unknown
+from structgen.engine.config import EngineConfig, SamplingParams, SchedulingPolicy, refuse_unknown
 from structgen.engine.core import Runner
 from structgen.engine.front import Front, Prompt
 from structgen.engine.group import Group, failed_output
 from structgen.engine.metrics import EngineMetrics
 from structgen.engine.outputs import RequestOutput, StreamEvent
+from structgen.engine.prompts import (
+    SERVING,
+    Message,
+    Prompts,
+    grammar_of,
+    is_single,
+    jobs_of,
+    params_of,
+    raise_failure,
+    refuse_streamed,
+)
 from structgen.engine.tokenizer import Tokenizer
 from structgen.errors import RequestError, StructgenError
-
-Prompts = Prompt | Sequence[Prompt]
-Message = Mapping[str, Any]
-T = TypeVar("T")
 
 
 class LLM:
@@ -48,6 +52,8 @@ class LLM:
         enable_prefix_caching: reuse the KV cache of equal prompt beginnings.
         long_prefill_token_threshold: most prompt tokens one request computes in a step (0: no such limit), so that
             others' tokens keep coming.
+        scheduling_policy: "fcfs" (by arrival) or "priority" (by ``priority=`` of the verbs, smaller first).
+        max_waiting: most sequences in the queue; a request on top fails at once. None: no limit.
         speculative: "auto" or None; both mean none until it is built.
         batch_invariant, tensor_parallel_size: not built yet.
         grammar_timeout_s: a grammar that takes longer to compile fails its request.
@@ -73,6 +79,8 @@ class LLM:
         block_size: int = 16,
         enable_prefix_caching: bool = True,
         long_prefill_token_threshold: int = 256,
+        scheduling_policy: SchedulingPolicy = "fcfs",
+        max_waiting: int | None = None,
         speculative: str | Sequence[str] | None = "auto",
         batch_invariant: bool = False,
         tensor_parallel_size: int = 1,
@@ -93,6 +101,8 @@ class LLM:
             block_size=block_size,
             enable_prefix_caching=enable_prefix_caching,
             long_prefill_token_threshold=long_prefill_token_threshold,
+            scheduling_policy=scheduling_policy,
+            max_waiting=max_waiting,
             speculative=speculative,
             batch_invariant=batch_invariant,
             tensor_parallel_size=tensor_parallel_size,
@@ -150,6 +160,9 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         grammar: Any = None,
+        priority: int | Sequence[int] = 0,
+        timeout_s: float | Sequence[float | None] | None = None,
+        cache_salt: str | Sequence[str | None] | None = None,
         progress: bool = False,
     ) -> list[RequestOutput]:
         """Complete prompts as they are (no chat template), all in one batch; results in the order given.
@@ -158,6 +171,11 @@ class LLM:
             prompts: a text, a list of token ids, or a list of these.
             params: one for all, or one each; default ``SamplingParams()``.
             grammar: a Grammar (compiled once) or a compiled one, one for all, or a list with one each (None = free).
+            priority: smaller ones are served first (``scheduling_policy="priority"``); one for all, or one each.
+            timeout_s: seconds after which a request ends with what it has and ``finish_reason`` "timeout"; one for
+                all, or one each.
+            cache_salt: cached prompt beginnings are shared only between requests with the same one; one for all, or
+                one each.
             progress: show a progress bar on standard error.
 
         Raises:
@@ -166,19 +184,17 @@ class LLM:
             RequestError: params is no SamplingParams (or list of them), or params or grammar are lists of another
                 length than prompts.
         """
-        given = _as_list(prompts)
-        every_params = _one_each("params", _params_of(params), len(given))
-        every_grammar = _one_each("grammar", grammar, len(given))
         results: list[RequestOutput | Group] = []
-        for prompt, own_params, own_grammar in zip(given, every_params, every_grammar, strict=True):
+        options = {"grammar": grammar, "priority": priority, "timeout_s": timeout_s, "cache_salt": cache_salt}
+        for prompt, own_params, own_options in jobs_of(prompts, params, options):
             try:
-                results.append(self._front.prepare(prompt, own_params, own_grammar))
+                results.append(self._front.prepare(prompt, own_params, **own_options))
             except StructgenError as error:
                 results.append(failed_output(self._front.next_id(), prompt, error))
         self._run([result for result in results if isinstance(result, Group)], progress)
         outputs = [result.output() if isinstance(result, Group) else result for result in results]
-        if _is_single(prompts):
-            _raise_failure(outputs[0])
+        if is_single(prompts):
+            raise_failure(outputs[0])
         return outputs
 
     def stream(
@@ -188,13 +204,16 @@ class LLM:
         *,
         grammar: Any = None,
         schema: Any = None,
+        priority: int = 0,
+        timeout_s: float | None = None,
+        cache_salt: str | None = None,
     ) -> Iterator[StreamEvent]:
         """Complete one prompt, an event for each token. Leaving the loop early aborts the request.
 
         Args:
             prompt: a text or a list of token ids.
             params: default ``SamplingParams()``.
-            grammar: as in `generate`.
+            grammar, priority, timeout_s, cache_salt: as in `generate`.
             schema: instead of a grammar: a type or a JSON Schema. ``event.partial`` is the value so far, and the last
                 event's ``value`` the whole one.
 
@@ -202,7 +221,16 @@ class LLM:
             StructgenError: the request failed.
         """
         events: deque[StreamEvent] = deque()
-        group = self._front.prepare(prompt, _params_of(params), _grammar_of(grammar, schema), on_event=events.append)
+        refuse_streamed(params_of(params))
+        group = self._front.prepare(
+            prompt,
+            params_of(params),
+            grammar_of(grammar, schema),
+            on_event=events.append,
+            priority=priority,
+            timeout_s=timeout_s,
+            cache_salt=cache_salt,
+        )
         return self._events(group, events)
 
     def chat(
@@ -215,6 +243,7 @@ class LLM:
         tools: Any = None,
         tool_choice: Any = None,
         progress: bool = False,
+        **serving: Any,
     ) -> list[RequestOutput]:
         """Answer a conversation, or each of a list of conversations, through the model's chat template.
 
@@ -223,17 +252,20 @@ class LLM:
             params, grammar: as in `generate`.
             schema: instead of a grammar: a type or a JSON Schema; ``.outputs[0].value`` is its value.
             tools, tool_choice: not built yet.
+            serving: ``priority``, ``timeout_s`` and ``cache_salt``, as in `generate`.
 
         Raises:
             StructgenError: the one conversation given failed, or the template refuses the messages.
         """
+        refuse_unknown("chat", list(serving), SERVING)
         prompts = self._chat_prompts(messages, tools, tool_choice)
         single = bool(messages) and isinstance(messages[0], Mapping)
         return self.generate(
             prompts[0] if single else prompts,
             params,
-            grammar=_grammar_of(grammar, schema),
+            grammar=grammar_of(grammar, schema),
             progress=progress,
+            **serving,
         )
 
     def _chat_prompts(self, messages: Any, tools: Any, tool_choice: Any) -> list[Prompt]:
@@ -287,140 +319,6 @@ class LLM:
         self.shutdown()
 
 
-class AsyncLLM:
-    """`LLM` for asyncio: the same verbs, awaitable, over one engine that a background thread steps.
-
-    Cancelling a task, or leaving an ``async for`` early (close the iterator: ``contextlib.aclosing``), aborts its
-    request. Requests of all tasks are one batch.
-
-    Args:
-        model, options: as for `LLM`.
-    """
-
-    def __init__(self, model: str = "smollm2", **options: Any) -> None:
-        self._start(LLM(model, **options))
-
-    @classmethod
-    def from_llm(cls, llm: LLM) -> AsyncLLM:
-        """An asynchronous face for an LLM that is there already; do not step it from elsewhere."""
-        made = cls.__new__(cls)
-        made._start(llm)
-        return made
-
-    def _start(self, llm: LLM) -> None:
-        self.llm = llm
-        self._front = llm._front
-        self._wake = threading.Condition()
-        self._is_closing = False
-        self._thread = threading.Thread(target=self._loop, name="structgen-engine", daemon=True)
-        self._thread.start()
-
-    def _loop(self) -> None:
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._front.has_work or self._is_closing)
-            if self._is_closing:
-                return
-            try:
-                self._front.step()
-            except Exception as error:
-                # The requests have failed with it, and their callers were told.
-                print(f"structgen: an engine step failed: {type(error).__name__}: {error}", file=sys.stderr)
-
-    def _tell(self, verb: Callable[[Group], None], group: Group) -> None:
-        with self._wake:
-            verb(group)
-            self._wake.notify()
-
-    async def generate(
-        self,
-        prompts: Prompts,
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
-        *,
-        grammar: Any = None,
-    ) -> list[RequestOutput]:
-        """As `LLM.generate`."""
-        given = _as_list(prompts)
-        every_params = _one_each("params", _params_of(params), len(given))
-        every_grammar = _one_each("grammar", grammar, len(given))
-        jobs = [
-            self._complete(prompt, own_params, own_grammar)
-            for prompt, own_params, own_grammar in zip(given, every_params, every_grammar, strict=True)
-        ]
-        outputs = list(await asyncio.gather(*jobs))
-        if _is_single(prompts):
-            _raise_failure(outputs[0])
-        return outputs
-
-    async def _complete(self, prompt: Prompt, params: SamplingParams, grammar: Any) -> RequestOutput:
-        done = asyncio.Event()
-        try:
-            group = self._front.prepare(prompt, params, grammar, on_done=_in_loop(done.set))
-        except StructgenError as error:
-            return failed_output(self._front.next_id(), prompt, error)
-        self._tell(self._front.submit, group)
-        try:
-            await done.wait()
-        finally:
-            if not group.is_done:
-                self._tell(self._front.cancel, group)
-        return group.output()
-
-    async def stream(
-        self,
-        prompt: Prompt,
-        params: SamplingParams | None = None,
-        *,
-        grammar: Any = None,
-        schema: Any = None,
-    ) -> AsyncIterator[StreamEvent]:
-        """As `LLM.stream`."""
-        events: asyncio.Queue[StreamEvent] = asyncio.Queue()
-        put = _in_loop(events.put_nowait)
-        group = self._front.prepare(prompt, _params_of(params), _grammar_of(grammar, schema), on_event=put)
-        self._tell(self._front.submit, group)
-        unfinished = len(group.requests)
-        try:
-            while unfinished:
-                event = await events.get()
-                unfinished -= event.finish_reason is not None
-                yield event
-        finally:
-            if not group.is_done:
-                self._tell(self._front.cancel, group)
-        if (error := group.failure()) is not None:
-            raise error
-
-    async def chat(
-        self,
-        messages: Sequence[Message] | Sequence[Sequence[Message]],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
-        *,
-        schema: Any = None,
-        grammar: Any = None,
-        tools: Any = None,
-        tool_choice: Any = None,
-    ) -> list[RequestOutput]:
-        """As `LLM.chat`."""
-        prompts = self.llm._chat_prompts(messages, tools, tool_choice)
-        single = bool(messages) and isinstance(messages[0], Mapping)
-        return await self.generate(prompts[0] if single else prompts, params, grammar=_grammar_of(grammar, schema))
-
-    def shutdown(self) -> None:
-        """Abort what is in flight and end the engine and its thread."""
-        with self._wake:
-            self._is_closing = True
-            self._wake.notify()
-        self._thread.join()
-        self.llm.shutdown()
-
-    async def __aenter__(self) -> AsyncLLM:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.shutdown()
-
-
 def _load(config: EngineConfig) -> tuple[Runner, Tokenizer]:
     from structgen.engine.resolve import resolve_model
     from structgen.engine.runner import Runner as ModelRunner
@@ -438,68 +336,6 @@ def _load(config: EngineConfig) -> tuple[Runner, Tokenizer]:
         max_num_seqs=config.max_num_seqs,
     )
     return runner, tokenizer
-
-
-def _is_single(prompts: Any) -> bool:
-    """A text, or a non-empty list of token ids."""
-    if isinstance(prompts, str):
-        return True
-    return isinstance(prompts, Sequence) and bool(prompts) and not isinstance(prompts[0], (str, Sequence))
-
-
-def _as_list(prompts: Any) -> list[Any]:
-    if isinstance(prompts, (bytes, Mapping)) or not isinstance(prompts, (str, Sequence)):
-        raise RequestError(
-            f"prompts is {type(prompts).__name__}; allowed: a text, a list of token ids, or a list of these"
-        )
-    return [prompts] if _is_single(prompts) else list(prompts)
-
-
-def _one_each(name: str, given: T | Sequence[T], count: int) -> list[T]:
-    if not isinstance(given, (list, tuple)):
-        return [given] * count  # type: ignore[list-item]
-    if len(given) != count:
-        raise RequestError(f"{name} is a list of {len(given)} for {count} prompts; allowed: one for all, or one each")
-    return list(given)
-
-
-def _params_of(given: Any) -> Any:
-    """What is given as params, or the default. Raises RequestError for what is neither SamplingParams nor a list."""
-    if given is None:
-        return SamplingParams()
-    for params in given if isinstance(given, (list, tuple)) else [given]:
-        if not isinstance(params, SamplingParams):
-            raise RequestError(f"params is {params!r}; allowed: SamplingParams(...), or a list with one a prompt")
-    return given
-
-
-def _grammar_of(grammar: Any, schema: Any) -> Any:
-    if schema is None:
-        return grammar
-    if grammar is not None:
-        raise RequestError("grammar and schema are given together; give one")
-    from structgen.grammars.grammar import Grammar
-
-    # One spelling a character: small models wander off once they have begun to write \\u escapes.
-    if isinstance(schema, (dict, bool)):
-        return Grammar.from_json_schema(schema, escapes="canonical")
-    return Grammar.from_type(schema, escapes="canonical")
-
-
-def _raise_failure(output: RequestOutput) -> None:
-    if output.error is not None and any(one.finish_reason == "error" for one in output.outputs):
-        raise output.error
-
-
-def _in_loop(function: Callable[..., object]) -> Callable[..., None]:
-    """``function``, to be called from the engine's thread, run in the present event loop."""
-    loop = asyncio.get_running_loop()
-
-    def call(*args: Any) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more, and the engine must go on
-            loop.call_soon_threadsafe(function, *args)
-
-    return call
 
 
 class _progress_bar:

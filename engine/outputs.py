@@ -33,11 +33,13 @@ class CompletionOutput:
         index: which of the ``n`` choices.
         text: the output's text; never half a character. Without the stop string and without end tokens.
         token_ids: every token that was sampled, end tokens included.
-        finish_reason: "stop" | "length" | "abort" | "error".
+        finish_reason: "stop" | "length" | "abort" | "timeout" (its time was over) | "error".
         stop_reason: the stop string or the stop token id that ended it; None for the model's own end token.
         incomplete: a grammar was given, and the text is only a beginning of what it describes.
         value: the parsed value, when the grammar carries a converter and the text is complete.
         logprobs: for each token, {token id: Logprob} with the sampled token first; None when not asked for.
+        cumulative_logprob: sum of the log probabilities of its tokens; None unless ``logprobs``, ``best_of`` or a beam
+            search asked for it.
         error: what made this choice fail, or why its ``value`` could not be made.
         metrics: what this choice cost.
     """
@@ -50,6 +52,7 @@ class CompletionOutput:
     incomplete: bool = False
     value: Any = None
     logprobs: tuple[dict[int, Logprob], ...] | None = None
+    cumulative_logprob: float | None = None
     error: StructgenError | None = None
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
 
@@ -60,9 +63,11 @@ class RequestOutput:
 
     Attributes:
         prompt: the text given; None when token ids were given.
-        outputs: the choices, by index.
+        outputs: the choices, by index; of ``best_of`` and of a beam search the best ones, best first.
         metrics: those of the first choice.
         error: the first error among the choices, else None. A failed request has ``finish_reason`` "error".
+        prompt_logprobs: for each prompt token, {token id: Logprob} with itself first, and None for the first one, which
+            nothing predicts; None when not asked for.
     """
 
     request_id: str
@@ -71,6 +76,7 @@ class RequestOutput:
     outputs: tuple[CompletionOutput, ...]
     metrics: RequestMetrics
     error: StructgenError | None = None
+    prompt_logprobs: tuple[dict[int, Logprob] | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Packer:
         self._held: list[tuple[Request, int, int]] = []
 
     def pack(self, schedule: Schedule) -> Batch:
-        """The batch of a schedule; it wants logits at each sampled sequence's last token and at its drafts."""
+        """The batch of a schedule; it wants logits where its chunks do (`Chunk.num_logits`)."""
         chunks = schedule.chunks
         at = wanted = 0
         for row, chunk in enumerate(chunks):
@@ -43,8 +43,7 @@ class Packer:
             self._write_tokens(chunk, at, end)
             self._starts[row + 1] = end
             self._context[row] = chunk.start + end - at
-            if chunk.is_sampled:
-                rows = 1 + len(chunk.draft_ids)
+            if rows := chunk.num_logits:
                 self._logits_rows[wanted : wanted + rows] = range(end - rows, end)
                 wanted += rows
             at = end

@@ -1,7 +1,7 @@
 """One sequence on its way through the engine: tokens, counters, blocks, text. No torch.
 
 A request with ``n`` choices is ``n`` of these with one ``group_id``; the first is the leader of the others, which
-wait until its prompt is computed and then share its blocks.
+wait until its prompt is computed and then share its full blocks and copy the one that is not full.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from structgen.engine.constraints import Constraint
     from structgen.engine.outputs import Logprob
 
-FinishReason = Literal["stop", "length", "abort", "error"]
+FinishReason = Literal["stop", "length", "abort", "timeout", "error"]
 
 _serials = itertools.count()
 
@@ -63,6 +63,11 @@ class Request:
         block_table: blocks in order; append-only until it is cut.
         num_cuts: times it was cut: by preemption, or as tokens were taken back.
         num_registered: leading blocks already offered to the prefix cache.
+        priority: smaller is served first, under the priority policy.
+        deadline: ``time.perf_counter`` seconds at which the request ends, whatever state it is in.
+        order: its place in every queue: by priority, then by arrival.
+        token_logprobs: of each output token, where they were asked for or a ranking needs them.
+        prompt_logprobs: of each prompt token scored so far, when asked for; the first token has None.
         seed: decides, with the position, every random choice of this sequence.
         leader: sibling whose prompt blocks this one shares when they are computed.
     """
@@ -77,6 +82,8 @@ class Request:
     decoder: TextDecoder | None = None
     stops: StopFinder | None = None
     leader: Request | None = None
+    priority: int = 0
+    deadline: float | None = None
     seed: int = field(default_factory=lambda: secrets.randbits(64))
 
     status: Status = Status.WAITING
@@ -87,6 +94,8 @@ class Request:
     clock: RequestClock = field(default_factory=RequestClock)
     text: str = ""
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
+    token_logprobs: list[float] = field(default_factory=list)
+    prompt_logprobs: list[dict[int, Logprob] | None] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     incomplete: bool = False
@@ -94,10 +103,14 @@ class Request:
 
     serial: int = field(default_factory=lambda: next(_serials))
     num_prompt: int = field(init=False)
+    order: tuple[int, int] = field(init=False)
     _hashes: list[BlockHash] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.num_prompt = len(self.token_ids)
+        self.order = (self.priority, self.serial)
+        if self.params.prompt_logprobs is not None and self.index == 0:
+            self.prompt_logprobs.append(None)
         if self.params.seed is not None:
             self.seed = self.params.seed + self.index
 
@@ -112,6 +125,16 @@ class Request:
     @property
     def is_finished(self) -> bool:
         return self.status is Status.FINISHED
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether prompt tokens still wait for their log probabilities."""
+        return 0 < len(self.prompt_logprobs) < self.num_prompt
+
+    @property
+    def num_reusable(self) -> int:
+        """Most leading tokens whose keys and values need not be computed again: those that no logits are wanted of."""
+        return (len(self.prompt_logprobs) if self.scores_prompt else len(self.token_ids)) - 1
 
     @property
     def num_excluded(self) -> int:

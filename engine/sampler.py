@@ -95,7 +95,7 @@ class Sampler:
             raise RuntimeError(
                 f"logits have shape {tuple(logits.shape)} for {len(requests)} rows of {self._vocab_size}"
             )
-        reporting = [row for row, request in enumerate(requests) if request.params.logprobs is not None]
+        reporting = [row for row, request in enumerate(requests) if request.params.reports_logprobs]
         reports = {
             row: logits[row].log_softmax(-1)
             for row in reporting
@@ -108,6 +108,7 @@ class Sampler:
         for row in reporting:
             if row not in reports:
                 reports[row] = logits[row].log_softmax(-1)
+        self._bias(logits, requests)
         _penalise(logits, requests)
 
         best, ids = _largest(logits)
@@ -137,6 +138,13 @@ class Sampler:
                 stops = [token for token in params.stop_token_ids if token < self._vocab_size]
                 if ends := self._eos + stops:
                     logits[row, ends] = _NEGATIVE_INFINITY
+
+    def _bias(self, logits: Tensor, requests: Sequence[Request]) -> None:
+        """Add each request's own numbers to the logits; what is masked stays so."""
+        for row, request in enumerate(requests):
+            if bias := request.params.logit_bias:
+                tokens = torch.tensor(list(bias), device=logits.device)
+                logits[row, tokens] += torch.tensor(list(bias.values()), dtype=torch.float32, device=logits.device)
 
 
 def _no_token(best: float) -> StructgenError:
@@ -307,6 +315,13 @@ def _pick(weights: Tensor, target: Tensor, *, scale: bool) -> tuple[Tensor, Tens
     index = torch.searchsorted(sums, target, right=True)
     before = sums.gather(1, index) - weights.gather(1, index)
     return index, (target - before).clamp_(min=0.0)
+
+
+@torch.inference_mode()
+def score(logits: Tensor, token_ids: Sequence[int], count: int) -> list[TokenLogprobs]:
+    """Log probabilities of given tokens. ``logits``: float32 [S, V], unchanged; ``token_ids``: S, one a row."""
+    logprobs = logits.log_softmax(-1)
+    return [_report(logprobs[row], token, count) for row, token in enumerate(token_ids)]
 
 
 def _report(logprobs: Tensor, token_id: int, count: int) -> TokenLogprobs:

@@ -4,8 +4,8 @@ There are no phases: a request wants its tokens computed up to the last one, and
 so that it gets there. A prefill is a request that is far behind, a decode one that is one token behind; chunked
 prefill, prefix hits, preemption and drafts are the same mechanism.
 
-Order is first come, first served, by arrival: ``waiting`` and ``running`` are kept in that order, the youngest
-running request is the one preempted, and the oldest always gets its blocks, so the engine cannot stand still.
+Order is by priority (always 0 under "fcfs") and then by arrival: ``waiting`` and ``running`` are kept in that order,
+the last running request is the one preempted, and the first always gets its blocks, so the engine cannot stand still.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from structgen.engine.metrics import now_s
 from structgen.engine.request import FinishReason, Request, Status
 from structgen.errors import RequestError
 
-_by_arrival = attrgetter("serial")
+_in_order = attrgetter("order")
+
+# Logits of a whole chunk are wanted to score a prompt: 64 rows of 128,256 tokens are 33 MB.
+_MAX_SCORED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Chunk:
     Attributes:
         draft_ids: proposed tokens after the sequence's last one; they live in this step only.
         is_sampled: the chunk reaches the sequence's last token, so the step samples its next one.
+        is_scored: logits are wanted at every token of the chunk, to score the prompt.
     """
 
     request: Request
@@ -38,22 +42,51 @@ class Chunk:
     count: int
     is_sampled: bool
     draft_ids: tuple[int, ...] = ()
+    is_scored: bool = False
+
+    @property
+    def num_logits(self) -> int:
+        """How many of its last tokens logits are wanted of."""
+        if self.is_scored:
+            return self.count + len(self.draft_ids)
+        return 1 + len(self.draft_ids) if self.is_sampled else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The work of one step. ``preempted``: requests that gave up their blocks for it."""
+    """The work of one step.
+
+    Attributes:
+        preempted: requests that gave up their blocks for it.
+        copies: (block, its copy), to be made in this order before anything is written.
+    """
 
     chunks: tuple[Chunk, ...] = ()
     num_tokens: int = 0
     preempted: tuple[Request, ...] = ()
+    copies: tuple[tuple[BlockId, BlockId], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """What is computed already of a sequence: full blocks to share, and one to copy that is not full."""
+
+    blocks: list[BlockId]
+    num_tokens: int
+    partial: BlockId | None = None
 
 
 class Scheduler:
-    """Owns the queues and the block pool."""
+    """Owns the queues and the block pool.
 
-    def __init__(self, config: SchedulerConfig) -> None:
+    Args:
+        config: its limits.
+        can_copy: whether blocks can be copied; otherwise what siblings share of a block is computed again.
+    """
+
+    def __init__(self, config: SchedulerConfig, *, can_copy: bool = False) -> None:
         self.config = config
+        self._can_copy = can_copy
         self.pool = BlockPool(config.num_blocks, config.block_size, enable_caching=config.enable_prefix_caching)
         self.parked: dict[int, Request] = {}
         self.waiting: list[Request] = []
@@ -63,15 +96,21 @@ class Scheduler:
         """Queue a request; ``parked``: it waits for `unpark` first.
 
         Raises:
-            RequestError: its prompt leaves no room for output in the context or in the pool.
+            RequestError: its prompt leaves no room for output in the context or in the pool, or it has a priority
+                where that is of no effect.
         """
         self._refuse_too_long(request)
+        if request.priority and self.config.scheduling_policy == "fcfs":
+            raise RequestError(
+                f"priority is {request.priority}, which has no effect under scheduling_policy='fcfs'; allowed: 0, or "
+                "any number with LLM(..., scheduling_policy='priority')"
+            )
         if parked:
             request.status = Status.PARKED
             self.parked[request.serial] = request
         else:
             request.status = Status.WAITING
-            insort(self.waiting, request, key=_by_arrival)
+            insort(self.waiting, request, key=_in_order)
 
     def _refuse_too_long(self, request: Request) -> None:
         config, length = self.config, len(request.token_ids)
@@ -90,10 +129,10 @@ class Scheduler:
         )
 
     def unpark(self, request: Request) -> None:
-        """The grammar is ready: the request joins the queue at its place by arrival."""
+        """The grammar is ready: the request joins the queue at its place."""
         del self.parked[request.serial]
         request.status = Status.WAITING
-        insort(self.waiting, request, key=_by_arrival)
+        insort(self.waiting, request, key=_in_order)
 
     @property
     def has_work(self) -> bool:
@@ -107,13 +146,28 @@ class Scheduler:
     # -- one step ------------------------------------------------------------------------------------------
 
     def schedule(self) -> Schedule:
-        """Hand out the budget: running requests by arrival, then waiting ones while there is room."""
+        """Hand out the budget: running requests in order, then waiting ones while there is room."""
         chunks: list[Chunk] = []
+        copies: list[tuple[BlockId, BlockId]] = []
+        yielded = self._give_way()
         preempted: list[Request] = []
         budget = self._continue_running(chunks, preempted)
         if not preempted:
-            budget = self._admit_waiting(chunks, budget)
-        return Schedule(tuple(chunks), self.config.max_num_batched_tokens - budget, tuple(preempted))
+            budget = self._admit_waiting(chunks, copies, budget)
+        num_tokens = self.config.max_num_batched_tokens - budget
+        return Schedule(tuple(chunks), num_tokens, (*yielded, *preempted), tuple(copies))
+
+    def _give_way(self) -> list[Request]:
+        """Preempt running requests of less priority than the first waiting one, until it can be admitted."""
+        yielded: list[Request] = []
+        first = next((request for request in self.waiting if not self._waits_for_leader(request)), None)
+        while first is not None and self.running and self.running[-1].priority > first.priority:
+            has_seat = len(self.running) < self.config.max_num_seqs
+            if has_seat and self._has_room(first, self._computed_prefix(first)):
+                break
+            yielded.append(self.running[-1])
+            self.preempt(self.running[-1])
+        return yielded
 
     def _continue_running(self, chunks: list[Chunk], preempted: list[Request]) -> int:
         """Give every running request at least one token; return what is left of the budget."""
@@ -130,7 +184,7 @@ class Scheduler:
         return budget
 
     def _make_room(self, request: Request, num_tokens: int, preempted: list[Request]) -> bool:
-        """Extend the block table, preempting the youngest as needed; False when that is the request itself."""
+        """Extend the block table, preempting the last as needed; False when that is the request itself."""
         while not self.pool.extend(request.block_table, num_tokens):
             victim = self.running[-1]
             self.preempt(victim)
@@ -139,7 +193,7 @@ class Scheduler:
                 return False
         return True
 
-    def _admit_waiting(self, chunks: list[Chunk], budget: int) -> int:
+    def _admit_waiting(self, chunks: list[Chunk], copies: list[tuple[BlockId, BlockId]], budget: int) -> int:
         index = 0
         while index < len(self.waiting) and len(self.running) < self.config.max_num_seqs and budget > 0:
             request = self.waiting[index]
@@ -149,19 +203,21 @@ class Scheduler:
             prefix = self._computed_prefix(request)
             if not self._has_room(request, prefix):
                 break
-            self.pool.share(prefix)
-            request.block_table.extend(prefix)
-            request.num_registered = len(prefix)
-            request.num_computed = len(prefix) * self.pool.block_size
+            self.pool.share(prefix.blocks)
+            request.block_table.extend(prefix.blocks)
+            request.num_registered = len(prefix.blocks)
+            request.num_computed = prefix.num_tokens
             if request.clock.num_cached_tokens is None:
                 request.clock.num_cached_tokens = request.num_computed
                 request.clock.scheduled = now_s()
             count = self._share(request, budget)
             if not self.pool.extend(request.block_table, request.num_computed + count):
                 raise RuntimeError("admission was granted without room")
+            if prefix.partial is not None:
+                copies.append((prefix.partial, request.block_table[len(prefix.blocks)]))
             del self.waiting[index]
             request.status = Status.RUNNING
-            insort(self.running, request, key=_by_arrival)
+            insort(self.running, request, key=_in_order)
             chunks.append(self._chunk(request, count))
             budget -= count
         return budget
@@ -169,12 +225,15 @@ class Scheduler:
     def _share(self, request: Request, budget: int) -> int:
         """How many tokens the request gets of ``budget``."""
         wanted = min(len(request.token_ids) - request.num_computed, budget)
+        if request.scores_prompt:
+            wanted = min(wanted, _MAX_SCORED)
         threshold = self.config.long_prefill_token_threshold
         return min(wanted, threshold) if threshold else wanted
 
     def _chunk(self, request: Request, count: int) -> Chunk:
         start = request.num_computed
-        return Chunk(request, start, count, start + count == len(request.token_ids))
+        is_sampled = start + count == len(request.token_ids)
+        return Chunk(request, start, count, is_sampled, is_scored=request.scores_prompt)
 
     def _waits_for_leader(self, request: Request) -> bool:
         leader = request.leader
@@ -185,32 +244,35 @@ class Scheduler:
             and request.num_output == 0
         )
 
-    def _computed_prefix(self, request: Request) -> list[BlockId]:
-        """Blocks that already hold a prefix of the sequence: cached ones, or those of its leader.
+    def _computed_prefix(self, request: Request) -> _Prefix:
+        """What is computed already of the sequence: in the prefix cache, or by its leader.
 
         At most all tokens but the last: that one must be computed to have logits.
         """
         size = self.pool.block_size
-        most = (len(request.token_ids) - 1) // size
+        most = request.num_reusable
         found: list[BlockId] = []
         if self.config.enable_prefix_caching:
-            found = self.pool.lookup(request.hashes(most, size), request.token_ids)
+            found = self.pool.lookup(request.hashes(most // size, size), request.token_ids)
         leader = request.leader
         if leader is not None and leader.status is Status.RUNNING:
-            shared = min(most, leader.num_computed // size, leader.num_prompt // size)
-            if shared > len(found):
-                return leader.block_table[:shared]
-        return found
+            common = min(most, leader.num_computed, leader.num_prompt)
+            full, rest = divmod(common, size)
+            if rest and self._can_copy and full >= len(found):
+                return _Prefix(leader.block_table[:full], common, leader.block_table[full])
+            if full > len(found):
+                found = leader.block_table[:full]
+        return _Prefix(found, len(found) * size)
 
-    def _has_room(self, request: Request, prefix: list[BlockId]) -> bool:
+    def _has_room(self, request: Request, prefix: _Prefix) -> bool:
         """Whether the whole sequence fits beside the running ones.
 
         Not the first chunk only, and with a spare block for each running request: admitting a request that is
         preempted a few steps later costs its prefill twice.
         """
-        missing = self.pool.blocks_for(len(request.token_ids)) - len(prefix)
+        missing = self.pool.blocks_for(len(request.token_ids)) - len(prefix.blocks)
         spare = min(len(self.running), self.config.num_blocks)
-        return missing + self.pool.num_idle(prefix) + spare <= self.pool.num_available
+        return missing + self.pool.num_idle(prefix.blocks) + spare <= self.pool.num_available
 
     # -- after the forward pass ----------------------------------------------------------------------------
 
@@ -253,7 +315,7 @@ class Scheduler:
         self._release(request)
         request.status = Status.WAITING
         request.clock.preemptions += 1
-        insort(self.waiting, request, key=_by_arrival)
+        insort(self.waiting, request, key=_in_order)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """End a request in whatever state it is; again is harmless."""
@@ -290,11 +352,11 @@ class Scheduler:
 
 
 def _remove(queue: list[Request], request: Request) -> None:
-    index = bisect_left(queue, request.serial, key=_by_arrival)
+    index = bisect_left(queue, request.order, key=_in_order)
     if index < len(queue) and queue[index] is request:
         del queue[index]
 
 
 def _is_sorted(queue: Iterable[Request]) -> bool:
-    serials = [request.serial for request in queue]
-    return serials == sorted(serials)
+    places = [request.order for request in queue]
+    return places == sorted(places)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from structgen.api import generate
+    from structgen.engine.async_llm import AsyncLLM
     from structgen.engine.config import SamplingParams
-    from structgen.engine.llm import LLM, AsyncLLM
+    from structgen.engine.llm import LLM
     from structgen.engine.metrics import RequestMetrics
     from structgen.engine.outputs import CompletionOutput, RequestOutput, StreamEvent
     from structgen.errors import (
@@ -66,8 +67,9 @@ __all__ = [
 
 _HOMES = {
     "structgen.api": ("generate",),
+    "structgen.engine.async_llm": ("AsyncLLM",),
     "structgen.engine.config": ("SamplingParams",),
-    "structgen.engine.llm": ("AsyncLLM", "LLM"),
+    "structgen.engine.llm": ("LLM",),
     "structgen.engine.metrics": ("RequestMetrics",),
     "structgen.engine.outputs": ("CompletionOutput", "RequestOutput", "StreamEvent"),
     "structgen.errors": (

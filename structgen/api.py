@@ -20,7 +20,12 @@ DEFAULT_MODEL = "smollm2"
 DEFAULT_MAX_TOKENS = 512
 
 # Sampling options that generate cannot pass on to its result.
-_NEED_LLM = {"n": "several outputs a prompt", "logprobs": "log probabilities", "logprobs_mode": "log probabilities"}
+_NEED_LLM = {
+    "n": "several outputs a prompt",
+    "logprobs": "log probabilities",
+    "logprobs_mode": "log probabilities",
+    "prompt_logprobs": "log probabilities",
+}
 
 
 def generate(
@@ -131,6 +136,8 @@ def _why_cut(output: CompletionOutput) -> str:
         )
     if output.stop_reason is not None:
         return f"the output was cut at the stop {output.stop_reason!r}, before it was complete"
+    if output.finish_reason == "timeout":
+        return f"the output's time (timeout_s) was over after {tokens} tokens, before it was complete"
     return f"the output ended ({output.finish_reason}) before it was complete"
 
 

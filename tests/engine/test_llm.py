@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
+from structgen.engine.async_llm import AsyncLLM
 from structgen.engine.config import EngineConfig, SamplingParams
-from structgen.engine.llm import LLM, AsyncLLM
+from structgen.engine.llm import LLM
 from structgen.engine.outputs import parse_partial
 from structgen.errors import GrammarError, OutputValidationError, RequestError
 from structgen.grammars.grammar import Grammar
