@@ -1,4 +1,4 @@
-"""Random schedules without a model: a cache of slots in which every token written says whose it is.
+"""Random schedules without a model: a cache of slots in which every token written says what came before it.
 
 Each run draws its limits (tiny pools, few seats, small budgets), arrivals, choices that share a prompt, priorities,
 aborts, deadlines, retracted tokens and preemptions. After every step: the pool's books agree; what a request has
@@ -30,6 +30,11 @@ PARTS = 10
 DISTURBED_STEPS = 120  # after these nothing interferes any more, so that a run has an end
 MOST_STEPS = 3000
 MAX_LEN = 24
+
+
+def content(request: Request, position: int) -> int:
+    """What a token's slot holds: it depends on the salt and on all tokens before it, as keys and values do."""
+    return hash((request.cache_salt, *request.token_ids[: position + 1]))
 
 
 class Simulation:
@@ -149,7 +154,7 @@ class Simulation:
                 slot = block * size + position % size
                 assert slot not in written
                 written.add(slot)
-                self.slots[slot] = request.token_ids[position]
+                self.slots[slot] = content(request, position)
 
     def is_mine(self, block: BlockId) -> bool:
         return self.scheduler.pool.is_private(block)
@@ -157,7 +162,7 @@ class Simulation:
     def assert_computed(self, request: Request, count: int) -> None:
         size, table = self.config.block_size, request.block_table
         held = [self.slots[table[at // size] * size + at % size] for at in range(count)]
-        assert held == request.token_ids[:count], "a block holds the tokens of another sequence"
+        assert held == [content(request, at) for at in range(count)], "a block holds the tokens of another sequence"
 
     def commit(self, chunk: Chunk) -> None:
         request = chunk.request
