@@ -7,79 +7,62 @@ is refused by name, so that no checkpoint runs with a part of it left out.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
+from structgen.engine.rope_config import RopeConfig
 from structgen.errors import ModelError
 
 Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class RopeConfig:
-    """Rotary embedding: ``kind`` is "default", "linear" or "llama3"; the numbers are config.json's."""
+class Experts:
+    """A mixture of experts in place of the feed-forward layer.
 
-    theta: float = 10000.0
-    kind: str = "default"
-    factor: float = 1.0
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    original_max_position: int = 8192
+    Attributes:
+        count: experts a layer.
+        per_token: how many of them a token goes through.
+        inner: intermediate size of each.
+        normalise: whether the shares of the picked ones are scaled to sum to 1.
+        shared_inner: intermediate size of the expert that every token goes through; 0: none.
+        names: the checkpoint's, for an expert's gate, up and down projections.
+        module: the checkpoint's, for the layer.
+        layers: numbers of the layers that have experts; the others have the plain layer.
+    """
 
-    @classmethod
-    def read(cls, fields: Fields) -> RopeConfig:
-        """From ``rope_parameters`` (transformers 5), or ``rope_theta`` and ``rope_scaling`` (before)."""
-        given: dict[str, Any] = dict(fields.get("rope_scaling") or {}) | dict(fields.get("rope_parameters") or {})
-        kind = given.get("rope_type", given.get("type", "default"))
-        theta: Any = given.get("rope_theta") or fields.get("rope_theta") or 10000.0
-        partial = given.get("partial_rotary_factor", fields.get("partial_rotary_factor") or 1.0)
-        if partial != 1.0:
-            raise ModelError(f"config.json: partial_rotary_factor is {partial}; only 1.0 is supported")
-        if kind == "default":
-            return cls(theta=float(theta))
-        if kind not in ("linear", "llama3"):
-            raise ModelError(f"config.json: rope type {kind!r} is not supported; supported: default, linear, llama3")
-        try:
-            if kind == "linear":
-                return cls(theta=float(theta), kind=kind, factor=float(given["factor"]))
-            return cls(
-                theta=float(theta),
-                kind=kind,
-                factor=float(given["factor"]),
-                low_freq_factor=float(given["low_freq_factor"]),
-                high_freq_factor=float(given["high_freq_factor"]),
-                original_max_position=int(given["original_max_position_embeddings"]),
-            )
-        except KeyError as missing:
-            raise ModelError(f"config.json: rope type {kind!r} needs {missing}, which is missing") from None
-
-    def inverse_frequencies(self, head_dim: int) -> Tensor:
-        """float32 [head_dim / 2], computed in float32 as transformers does, so that angles agree to the last bit."""
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
-        inverse = 1.0 / (self.theta**exponents)
-        if self.kind == "linear":
-            return inverse / self.factor
-        if self.kind == "llama3":
-            return self._llama3(inverse)
-        return inverse
-
-    def _llama3(self, inverse: Tensor) -> Tensor:
-        """Llama 3.1's scaling: long waves slowed by ``factor``, short ones kept, a linear ramp between."""
-        waves_in_context = self.original_max_position * inverse / (2 * math.pi)
-        span = self.high_freq_factor - self.low_freq_factor
-        keep = ((waves_in_context - self.low_freq_factor) / span).clamp(0, 1)
-        return keep * inverse + (1 - keep) * inverse / self.factor
+    count: int
+    per_token: int
+    inner: int
+    normalise: bool
+    layers: frozenset[int]
+    shared_inner: int = 0
+    names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
+    module: str = "mlp"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """A decoder of the llama family. ``windows`` has one entry a layer: None, or the width of its sliding window."""
+    """A decoder of the llama family: what one differs in from another.
+
+    Attributes:
+        windows: one entry a layer: None, or the width of its sliding window.
+        qk_norm: queries and keys have a norm, over each head.
+        qk_row_norm: they have one over all heads together.
+        norms: where the norms of attention and feed-forward layer are: "before" them, "after" (on what is added to the
+            residual stream), or "around" (both).
+        norm_offset: added to every norm's stored weights.
+        attention_scale: of the scores; None: 1 / sqrt(head_dim).
+        attention_softcap, logits_softcap: s becomes cap * tanh(s / cap); None: it stays.
+        embedding_scale, residual_scale: factors of the embeddings, and of what is added to the residual stream.
+        logits_divisor: logits are divided by it.
+        local_rope: of layers with a window, where it is not ``rope``.
+        experts: None for a dense model.
+    """
 
     model_type: str
     vocab_size: int
@@ -97,7 +80,19 @@ class ModelConfig:
     output_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    qk_row_norm: bool = False
     windows: tuple[int | None, ...] = ()
+    activation: Literal["silu", "gelu"] = "silu"
+    norms: Literal["before", "after", "around"] = "before"
+    norm_offset: float = 0.0
+    attention_scale: float | None = None
+    attention_softcap: float | None = None
+    logits_softcap: float | None = None
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logits_divisor: float = 1.0
+    local_rope: RopeConfig | None = None
+    experts: Experts | None = None
     dtype: torch.dtype | None = None
 
     @classmethod
@@ -110,8 +105,6 @@ class ModelConfig:
         if fields.get("quantization_config") is not None:
             method = fields["quantization_config"].get("quant_method", "unknown")
             raise ModelError(f"config.json: {method} quantisation is not supported; use the full checkpoint or a GGUF")
-        if fields.get("hidden_act", "silu") != "silu":
-            raise ModelError(f"config.json: hidden_act is {fields['hidden_act']!r}; only 'silu' is supported")
         try:
             hidden, heads, layers = (
                 int(fields[name]) for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
@@ -128,10 +121,17 @@ class ModelConfig:
                 "max_position": int(fields["max_position_embeddings"]),
                 "rms_norm_eps": float(fields.get("rms_norm_eps", 1e-6)),
                 "tie_word_embeddings": bool(fields.get("tie_word_embeddings", False)),
-                "rope": RopeConfig.read(fields),
+                "activation": _read_activation(fields),
                 "windows": (None,) * layers,
-                "dtype": _read_dtype(fields),
+                "dtype": read_dtype(fields),
             }
+            if "rope" not in overrides:
+                values["rope"] = rope = RopeConfig.read(fields)
+                if rope.partial != 1.0:
+                    raise ModelError(
+                        f"config.json: partial_rotary_factor is {rope.partial}; {fields['model_type']!r} rotates "
+                        "whole heads: only 1.0 is supported"
+                    )
         except KeyError as missing:
             raise ModelError(f"config.json: {missing} is missing") from None
         config = cls(**(values | overrides))
@@ -145,7 +145,23 @@ class ModelConfig:
         return config
 
 
-def _read_dtype(fields: Fields) -> torch.dtype | None:
+_ACTIVATIONS: dict[str, Literal["silu", "gelu"]] = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_new": "gelu",
+}
+
+
+def _read_activation(fields: Fields) -> Literal["silu", "gelu"]:
+    name = fields.get("hidden_activation") or fields.get("hidden_act") or "silu"
+    if name not in _ACTIVATIONS:
+        raise ModelError(f"config.json: hidden_act is {name!r}; supported: {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[name]
+
+
+def read_dtype(fields: Fields) -> torch.dtype | None:
+    """What the weights are stored in, by config.json."""
     name = fields.get("dtype") or fields.get("torch_dtype")
     dtype = getattr(torch, str(name), None)
     return dtype if isinstance(dtype, torch.dtype) else None

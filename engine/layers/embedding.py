@@ -11,9 +11,12 @@ from structgen.engine.loader import Checkpoint
 
 
 class Embedding:
-    """token ids [T] -> [T, hidden]."""
+    """token ids [T] -> [T, hidden], times ``scale``."""
 
-    def __init__(self, vocab_size: int, size: int, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, vocab_size: int, size: int, *, dtype: torch.dtype, device: torch.device, scale: float = 1.0
+    ) -> None:
+        self._scale = scale
         self._shape = (vocab_size, size)
         self._dtype = dtype
         self._device = device
@@ -22,7 +25,8 @@ class Embedding:
         self.weight = weights.take(f"{name}.weight", self._shape).to(self._device, self._dtype)
 
     def __call__(self, token_ids: Tensor) -> Tensor:
-        return functional.embedding(token_ids, self.weight)
+        x = functional.embedding(token_ids, self.weight)
+        return x if self._scale == 1.0 else x * self._scale
 
 
 class Head(Linear):

@@ -36,13 +36,18 @@ class Linear:
         self._dtype = dtype
         self._device = device
 
-    def load(self, weights: Checkpoint, *names: str) -> None:
-        """Take ``name.weight`` (and ``name.bias``) of each stacked tensor and pack them."""
-        rows = [weights.take(f"{name}.weight", (n, self._in)) for name, n in zip(names, self._out, strict=True)]
-        bias = None
-        if self._has_bias:
-            bias = torch.cat([weights.take(f"{name}.bias", (n,)) for name, n in zip(names, self._out, strict=True)])
-        self.pack(torch.cat(rows) if len(rows) > 1 else rows[0], bias)
+    def load(self, weights: Checkpoint, *names: str, order: Tensor | None = None) -> None:
+        """Take ``name.weight`` (and ``name.bias``) of each stacked tensor, or of one that is the stack, and pack them.
+
+        ``order`` [N] reorders the rows.
+        """
+        sizes = self._out if len(names) == len(self._out) else (sum(self._out),)
+        pairs = list(zip(names, sizes, strict=True))
+        weight = _stack([weights.take(f"{name}.weight", (n, self._in)) for name, n in pairs])
+        bias = _stack([weights.take(f"{name}.bias", (n,)) for name, n in pairs]) if self._has_bias else None
+        if order is not None:
+            weight, bias = weight[order], None if bias is None else bias[order]
+        self.pack(weight, bias)
 
     def pack(self, weight: Tensor, bias: Tensor | None = None) -> None:
         """Set weight [N, K] and bias [N]."""
@@ -74,6 +79,10 @@ class Linear:
         else:
             out = cpu.linear_bf16(x.float(), self._weight)
         return out if self._bias is None else out.add_(self._bias)
+
+
+def _stack(tensors: list[Tensor]) -> Tensor:
+    return torch.cat(tensors) if len(tensors) > 1 else tensors[0]
 
 
 def can_prepack(dtype: torch.dtype) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from structgen.engine.layers.attention import Attention, LayerCache, Step
 from structgen.engine.layers.embedding import Embedding, Head
 from structgen.engine.layers.mlp import GatedMLP
+from structgen.engine.layers.moe import SparseMLP
 from structgen.engine.layers.norm import RMSNorm
 from structgen.engine.layers.rope import RopeTable
 from structgen.engine.loader import Checkpoint
@@ -17,25 +18,78 @@ from structgen.engine.model_config import Fields, ModelConfig
 from structgen.engine.models.registry import register
 
 
-class DecoderLayer:
-    """Attention, then the feed-forward layer, each on the norm of the residual stream."""
+class Sublayer:
+    """Where the norms and the scale of an attention or feed-forward layer are.
 
-    def __init__(self, config: ModelConfig, window: int | None, *, dtype: torch.dtype, device: torch.device) -> None:
-        self._attention = Attention(config, window=window, dtype=dtype, device=device)
-        self._mlp = GatedMLP(config, dtype=dtype, device=device)
-        self._norm = RMSNorm(config.hidden_size, config.rms_norm_eps, device)
-        self._mlp_norm = RMSNorm(config.hidden_size, config.rms_norm_eps, device)
+    ``before`` and ``after`` are the checkpoint's names of its norms; None: it has none there.
+    """
+
+    def __init__(self, config: ModelConfig, before: str | None, after: str | None, device: torch.device) -> None:
+        def norm(name: str | None) -> RMSNorm | None:
+            if name is None:
+                return None
+            return RMSNorm(config.hidden_size, config.rms_norm_eps, device, config.norm_offset)
+
+        self._names = (before, after)
+        self._before, self._after = norm(before), norm(after)
+        self._scale = config.residual_scale
 
     def load(self, weights: Checkpoint, name: str) -> None:
-        self._norm.load(weights, f"{name}.input_layernorm")
+        for norm, part in zip((self._before, self._after), self._names, strict=True):
+            if norm is not None:
+                norm.load(weights, f"{name}.{part}")
+
+    def enter(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Add x [T, H] to residual f32 [T, H]; what the layer sees of it."""
+        if self._before is not None:
+            return self._before(x, residual)
+        return residual.add_(x).to(x.dtype)
+
+    def leave(self, x: Tensor) -> Tensor:
+        """What is to be added of the layer's output."""
+        if self._after is not None:
+            x = self._after.alone(x)
+        return x if self._scale == 1.0 else x * self._scale
+
+
+_NORMS: dict[str, tuple[tuple[str | None, str | None], tuple[str | None, str | None]]] = {
+    "before": (("input_layernorm", None), ("post_attention_layernorm", None)),
+    "after": ((None, "post_attention_layernorm"), (None, "post_feedforward_layernorm")),
+    "around": (
+        ("input_layernorm", "post_attention_layernorm"),
+        ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
+    ),
+}
+
+
+class DecoderLayer:
+    """Attention, then the feed-forward layer, each of the residual stream and added to it."""
+
+    def __init__(self, config: ModelConfig, number: int, *, dtype: torch.dtype, device: torch.device) -> None:
+        self._attention = Attention(config, window=config.windows[number], dtype=dtype, device=device)
+        self._mlp: GatedMLP | SparseMLP
+        self._mlp_name = "mlp"
+        if config.experts is not None and number in config.experts.layers:
+            self._mlp = SparseMLP(config, config.experts, dtype=dtype, device=device)
+            self._mlp_name = config.experts.module
+        else:
+            self._mlp = GatedMLP(config, dtype=dtype, device=device)
+        around_attention, around_mlp = _NORMS[config.norms]
+        self._around_attention = Sublayer(config, *around_attention, device)
+        self._around_mlp = Sublayer(config, *around_mlp, device)
+
+    def load(self, weights: Checkpoint, name: str) -> None:
+        self._around_attention.load(weights, name)
         self._attention.load(weights, f"{name}.self_attn")
-        self._mlp_norm.load(weights, f"{name}.post_attention_layernorm")
-        self._mlp.load(weights, f"{name}.mlp")
+        self._around_mlp.load(weights, name)
+        self._mlp.load(weights, f"{name}.{self._mlp_name}")
 
     def __call__(self, x: Tensor, residual: Tensor, step: Step, cache: LayerCache) -> Tensor:
         """x [T, H] is added to residual f32 [T, H]; returns what is to be added next."""
-        x = self._attention(self._norm(x, residual), step, cache)
-        return self._mlp(self._mlp_norm(x, residual))
+        hidden = self._around_attention.enter(x, residual)
+        x = self._around_attention.leave(self._attention(hidden, step, cache))
+        hidden = self._around_mlp.enter(x, residual)
+        return self._around_mlp.leave(self._mlp(hidden))
 
 
 @register("llama")
@@ -47,9 +101,11 @@ class Llama:
         self.dtype = dtype
         self.device = device
         self.rope = RopeTable(config, device)
-        self._embedding = Embedding(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
-        self._layers = [DecoderLayer(config, window, dtype=dtype, device=device) for window in config.windows]
-        self._norm = RMSNorm(config.hidden_size, config.rms_norm_eps, device)
+        self._embedding = Embedding(
+            config.vocab_size, config.hidden_size, dtype=dtype, device=device, scale=config.embedding_scale
+        )
+        self._layers = [DecoderLayer(config, i, dtype=dtype, device=device) for i in range(config.num_layers)]
+        self._norm = RMSNorm(config.hidden_size, config.rms_norm_eps, device, config.norm_offset)
         self._head = Head(config.hidden_size, (config.vocab_size,), bias=False, dtype=dtype, device=device)
 
     @classmethod
@@ -81,4 +137,8 @@ class Llama:
 
     def logits(self, x: Tensor, residual: Tensor) -> Tensor:
         """Rows of what `forward` returned, [R, H] each -> float32 [R, vocab_size]; changes ``residual``."""
-        return self._head(self._norm(x, residual))
+        logits = self._head(self._norm(x, residual))
+        if self.config.logits_divisor != 1.0:
+            logits /= self.config.logits_divisor
+        cap = self.config.logits_softcap
+        return logits if cap is None else torch.tanh(logits / cap) * cap

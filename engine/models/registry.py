@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from structgen.engine.loader import Checkpoint, Source
+from structgen.engine.model_config import Fields, ModelConfig
 from structgen.errors import ModelError
 
 if TYPE_CHECKING:
@@ -42,15 +43,27 @@ def model_class(model_type: str) -> type[Llama]:
     return _MODELS[model_type]
 
 
+def read_config(fields: Fields) -> ModelConfig:
+    """What the fields of config.json mean to their model type.
+
+    Raises:
+        ModelError: the model type is unknown, a field is missing, or asks for something that is not supported.
+    """
+    model = model_class(str(fields["model_type"]))
+    try:
+        return model.read_config(fields)
+    except KeyError as missing:
+        raise ModelError(f"config.json: {missing} is missing") from None
+
+
 def build_model(source: Source, *, dtype: torch.dtype, device: torch.device) -> Llama:
     """The model of a checkpoint with its weights loaded.
 
     Raises:
         ModelError: model type, config or weights are not supported; nothing of a checkpoint is left out silently.
     """
-    fields = source.config_fields
-    model_type = model_class(fields["model_type"])
-    model = model_type(model_type.read_config(fields), dtype=dtype, device=device)
+    config = read_config(source.config_fields)
+    model = model_class(config.model_type)(config, dtype=dtype, device=device)
     weights = Checkpoint(source)
     with torch.inference_mode():
         model.load(weights)

@@ -18,6 +18,13 @@ from structgen.engine.runner import Runner
 
 TinyModel = Callable[..., Path]
 
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1000.0,
+    "short_factor": [1.0 + i / 4 for i in range(8)],
+    "long_factor": [2.0 + i for i in range(8)],
+}
+
 # name -> (model_type, config overrides): add a row for a new model.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
@@ -49,6 +56,83 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3 tied, biases": ("qwen3", {"tie_word_embeddings": True, "attention_bias": True}),
     "mistral": ("mistral", {"sliding_window": 5, "rms_norm_eps": 1e-5}),
     "mistral without window": ("mistral", {"sliding_window": None}),
+    "llama, yarn rope": (
+        "llama",
+        {
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1000.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 16,
+                "beta_fast": 4.0,
+            }
+        },
+    ),
+    "llama, dynamic rope": (
+        "llama",
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1000.0, "factor": 4.0}},
+    ),
+    "gemma": ("gemma", {"head_dim": 24}),
+    "gemma2": (
+        "gemma2",
+        {
+            "head_dim": 24,
+            "query_pre_attn_scalar": 10,
+            "sliding_window": 6,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma3_text": (
+        "gemma3_text",
+        {
+            "head_dim": 24,
+            "query_pre_attn_scalar": 10,
+            "sliding_window": 6,
+            "num_hidden_layers": 3,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            },
+        },
+    ),
+    "phi3, window": ("phi3", {"sliding_window": 5}),
+    "phi3, part of each head": (
+        "phi3",
+        {"num_key_value_heads": 1, "rope_parameters": {"rope_theta": 100.0, "partial_rotary_factor": 0.75}},
+    ),
+    "phi3, short longrope": ("phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 512}),
+    "phi3, long longrope": (
+        "phi3",
+        {"rope_parameters": LONGROPE, "original_max_position_embeddings": 8},  # all prompts are longer
+    ),
+    "granite": (
+        "granite",
+        {
+            "attention_multiplier": 0.3,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.5,
+            "logits_scaling": 2.0,
+            "mlp_bias": True,
+        },
+    ),
+    "olmo2": ("olmo2", {"tie_word_embeddings": True}),
+    "mixtral": ("mixtral", {"num_local_experts": 4, "sliding_window": 9}),
+    "qwen2_moe": (
+        "qwen2_moe",
+        {
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 40,
+            "mlp_only_layers": [0],
+        },
+    ),
+    "qwen3_moe": (
+        "qwen3_moe",
+        {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "norm_topk_prob": True},
+    ),
 }
 BLOCK_SIZE = 4
 LENGTH = 33
@@ -138,7 +222,7 @@ def test_whole_prompts_in_one_step(name: str, cases: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 16, 32])
+@pytest.mark.parametrize("chunk", [1, 3, 7, 32])
 def test_chunks(name: str, chunk: int, cases: dict[str, Any]) -> None:
     runner, prompts, logits = cases[name]
     paged = Paged(runner, seed=chunk)
@@ -162,7 +246,7 @@ def schedules(draw: st.DrawFn) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", MODELS)
 @given(steps=schedules(), seed=st.integers(0, 99))
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_prefills_and_decodes_mixed(name: str, steps: list[list[int]], seed: int, cases: dict[str, Any]) -> None:
     runner, prompts, logits = cases[name]
     paged, done = Paged(runner, seed), [0, 0, 0]
