@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from structgen.engine.beam import BeamSearchParams
 from structgen.engine.config import SamplingParams, refuse_unknown
 from structgen.engine.front import Prompt
 from structgen.engine.group import Group, failed_output
@@ -92,18 +93,57 @@ class AsyncLLM:
         return outputs
 
     async def _complete(self, prompt: Prompt, params: SamplingParams, options: dict[str, Any]) -> RequestOutput:
-        done = asyncio.Event()
+        grammar = options["grammar"]
+        serving = {name: value for name, value in options.items() if name != "grammar"}
         try:
-            group = self._front.prepare(prompt, params, on_done=_in_loop(done.set), **options)
+            return (await self._group(prompt, params, grammar, serving)).output()
         except StructgenError as error:
             return failed_output(self._front.next_id(), prompt, error)
+
+    async def _group(
+        self, prompt: Prompt, params: SamplingParams, grammar: Any, serving: dict[str, Any]
+    ) -> Group:
+        """A group that is done; it is aborted when the task is cancelled.
+
+        Raises:
+            StructgenError: the prompt or an option was refused.
+        """
+        done = asyncio.Event()
+        group = self._front.prepare(prompt, params, grammar, on_done=_in_loop(done.set), **serving)
         self._tell(self._front.submit, group)
         try:
             await done.wait()
         finally:
             if not group.is_done:
                 self._tell(self._front.cancel, group)
-        return group.output()
+        return group
+
+    async def beam_search(
+        self,
+        prompts: Prompts,
+        params: BeamSearchParams | Sequence[BeamSearchParams] | None = None,
+        *,
+        grammar: Any = None,
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
+    ) -> list[RequestOutput]:
+        """As `LLM.beam_search`."""
+        options = {"grammar": grammar, "priority": priority, "cache_salt": cache_salt}
+        jobs = [self._search(*job) for job in jobs_of(prompts, params, options, BeamSearchParams)]
+        outputs = list(await asyncio.gather(*jobs))
+        if is_single(prompts):
+            raise_failure(outputs[0])
+        return outputs
+
+    async def _search(self, prompt: Prompt, params: BeamSearchParams, options: dict[str, Any]) -> RequestOutput:
+        serving = {name: value for name, value in options.items() if name != "grammar"}
+        try:
+            search = self._front.beam_search(prompt, params, options["grammar"])
+            while not search.is_done:
+                search.take(await asyncio.gather(*(self._group(*beam, serving) for beam in search.round())))
+        except StructgenError as error:
+            return failed_output(self._front.next_id(), prompt, error)
+        return self._front.beam_output(search)
 
     async def stream(
         self,

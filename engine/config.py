@@ -283,6 +283,7 @@ class SchedulerConfig:
 
 _DTYPES = ("auto", "float32", "bfloat16")
 _DEVICES = ("auto", "cpu", "cuda")
+_MODEL_IMPLS = ("auto", "native", "transformers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +324,8 @@ class EngineConfig:
             _integer("max_model_len", self.max_model_len, 2)
         if self.kv_cache_tokens is not None:
             _integer("kv_cache_tokens", self.kv_cache_tokens, self.block_size)
+        if self.model_impl not in _MODEL_IMPLS:
+            raise RequestError(f"model_impl is {self.model_impl!r}; allowed: {', '.join(map(repr, _MODEL_IMPLS))}")
         _real("grammar_timeout_s", self.grammar_timeout_s, 0.0, None, low_open=True)
         self.scheduler_config(num_blocks=1, max_model_len=2)  # checks the scheduler's own options
         self._refuse_unbuilt()
@@ -333,7 +336,6 @@ class EngineConfig:
         _integer("tensor_parallel_size", self.tensor_parallel_size, 1)
         built: tuple[tuple[str, object, tuple[object, ...]], ...] = (
             ("quantization", self.quantization, ("auto", None)),
-            ("model_impl", self.model_impl, ("auto", "native")),
             ("speculative", self.speculative, ("auto", None)),
             ("batch_invariant", self.batch_invariant, (False,)),
             ("tensor_parallel_size", self.tensor_parallel_size, (1,)),

@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from structgen.engine.beam import BeamSearch, BeamSearchParams
 from structgen.engine.config import EngineConfig, SamplingParams
 from structgen.engine.constraints import Constraint, GrammarCompiler
 from structgen.engine.core import EngineCore, Runner, Update
 from structgen.engine.detokenize import Detokenizer
 from structgen.engine.group import Group
 from structgen.engine.metrics import now_s
-from structgen.engine.outputs import StreamEvent
+from structgen.engine.outputs import RequestOutput, StreamEvent
 from structgen.engine.request import Request
 from structgen.engine.stops import StopStrings
 from structgen.engine.tokenizer import Tokenizer
@@ -45,7 +46,7 @@ class Front:
             config.scheduler_config(num_blocks=runner.num_blocks, max_model_len=runner.max_model_len),
             eos_token_ids=tokenizer.eos_token_ids,
             num_token_ids=tokenizer.vocabulary.size,
-            decode_token=lambda token: tokenizer.decode([token], skip_special_tokens=False),
+            decode_token=self._decode_token,
         )
         self.compiler = GrammarCompiler(self.vocabulary)
         self.is_closed = False
@@ -53,6 +54,11 @@ class Front:
         self._groups: dict[str, Group] = {}
         self._inbox: deque[tuple[str, Group]] = deque()
         self._names = itertools.count()
+
+    def _decode_token(self, token: int) -> str:
+        """Text of one token; nothing for ids that only pad the model's logits."""
+        known = token < self.tokenizer.vocabulary.size
+        return self.tokenizer.decode([token], skip_special_tokens=False) if known else ""
 
     # -- prompts to groups ---------------------------------------------------------------------------------
 
@@ -114,6 +120,33 @@ class Front:
             on_event=on_event,
             on_done=on_done,
         )
+
+    def beam_search(self, prompt: Prompt, params: BeamSearchParams, grammar: object = None) -> BeamSearch:
+        """A search for a prompt; its rounds are prepared and submitted like any prompt.
+
+        Raises:
+            RequestError: the prompt is of no use.
+        """
+        token_ids = self.encode(prompt)
+        self.core.scheduler.refuse_too_long(len(token_ids))
+        return BeamSearch(
+            prompt if isinstance(prompt, str) else None,
+            token_ids,
+            params,
+            grammar,
+            eos_token_ids=self.tokenizer.eos_token_ids,
+            num_token_ids=self.tokenizer.vocabulary.size,
+            max_length=self.core.config.max_tokens_per_sequence,
+        )
+
+    def beam_output(self, search: BeamSearch) -> RequestOutput:
+        """What a search found, when it is done."""
+
+        def decode(token_ids: Sequence[int]) -> str:
+            decoder = Detokenizer(self.vocabulary, skip_special_tokens=search.params.skip_special_tokens)
+            return "".join(map(decoder.push, token_ids))
+
+        return search.output(self.next_id(), decode, _converter(search.grammar))
 
     def _check_bias(self, params: SamplingParams) -> None:
         for token in params.logit_bias or ():

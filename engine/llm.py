@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import fields
 from typing import Any
 
+from structgen.engine.beam import BeamSearch, BeamSearchParams
 from structgen.engine.config import EngineConfig, SamplingParams, SchedulingPolicy, refuse_unknown
 from structgen.engine.core import Runner
 from structgen.engine.front import Front, Prompt
@@ -45,7 +46,8 @@ class LLM:
         quantization: "auto" or None; others are not built yet.
         max_model_len: longest sequence, prompt and output; default: what model and KV cache allow.
         kv_cache_tokens: tokens the KV cache holds.
-        model_impl: "auto" or "native"; "transformers" is not built yet.
+        model_impl: "native": the models of this package; "transformers": transformers' own code over our KV cache;
+            "auto": native where there is one.
         max_num_seqs: most requests running at once.
         max_num_batched_tokens: token budget of a step.
         block_size: tokens a KV block holds.
@@ -233,6 +235,70 @@ class LLM:
         )
         return self._events(group, events)
 
+    def beam_search(
+        self,
+        prompts: Prompts,
+        params: BeamSearchParams | Sequence[BeamSearchParams] | None = None,
+        *,
+        grammar: Any = None,
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
+    ) -> list[RequestOutput]:
+        """The ``beam_width`` best texts of each prompt, best first; all prompts in one batch.
+
+        A round of a beam is a step that recomputes what the prefix cache does not hold: less than a block with
+        ``enable_prefix_caching``, everything without.
+
+        Args:
+            params: one for all, or one each; default ``BeamSearchParams()``.
+            prompts, grammar, priority, cache_salt: as in `generate`.
+
+        Raises:
+            StructgenError: as in `generate`.
+        """
+        results: list[RequestOutput | None] = []
+        searches: dict[int, tuple[BeamSearch, dict[str, Any]]] = {}
+        options = {"grammar": grammar, "priority": priority, "cache_salt": cache_salt}
+        for prompt, own_params, own_options in jobs_of(prompts, params, options, BeamSearchParams):
+            try:
+                search = self._front.beam_search(prompt, own_params, own_options.pop("grammar"))
+                searches[len(results)] = search, own_options
+                results.append(None)
+            except StructgenError as error:
+                results.append(failed_output(self._front.next_id(), prompt, error))
+        while searches:
+            self._search_round(searches, results)
+        outputs = [result for result in results if result is not None]
+        if is_single(prompts):
+            raise_failure(outputs[0])
+        return outputs
+
+    def _search_round(
+        self, searches: dict[int, tuple[BeamSearch, dict[str, Any]]], results: list[RequestOutput | None]
+    ) -> None:
+        """One token of every beam of every search, in one batch; searches that end leave their result."""
+        rounds: dict[int, list[Group]] = {}
+        failures: dict[int, StructgenError] = {}
+        for index, (search, options) in searches.items():
+            try:
+                rounds[index] = [self._front.prepare(*beam, **options) for beam in search.round()]
+            except StructgenError as error:
+                failures[index] = error
+        self._run([group for groups in rounds.values() for group in groups], progress=False)
+        for index, groups in rounds.items():
+            search = searches[index][0]
+            try:
+                search.take(groups)
+                if search.is_done:
+                    results[index] = self._front.beam_output(search)
+                    del searches[index]
+            except StructgenError as error:
+                failures[index] = error
+        for index, failure in failures.items():
+            search = searches.pop(index)[0]
+            prompt = search.prompt_token_ids if search.prompt is None else search.prompt
+            results[index] = failed_output(self._front.next_id(), prompt, failure)
+
     def chat(
         self,
         messages: Sequence[Message] | Sequence[Sequence[Message]],
@@ -334,6 +400,7 @@ def _load(config: EngineConfig) -> tuple[Runner, Tokenizer]:
         max_model_len=config.max_model_len,
         max_num_batched_tokens=config.max_num_batched_tokens,
         max_num_seqs=config.max_num_seqs,
+        model_impl=config.model_impl,  # type: ignore[arg-type]
     )
     return runner, tokenizer
 

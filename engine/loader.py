@@ -31,28 +31,28 @@ class SafetensorsFolder:
     """A transformers checkpoint: config.json and one or more .safetensors files, each opened on first use."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.config_fields = read_config_json(folder)
         self._files = self._find_files()
         self._open: dict[str, Any] = {}
 
     def _find_files(self) -> dict[str, str]:
-        index = self._folder / "model.safetensors.index.json"
+        index = self.folder / "model.safetensors.index.json"
         if index.exists():
             try:
                 files: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
             except (ValueError, KeyError) as error:
                 raise ModelError(f"{index} is damaged: {error!r}. Fetch it again.") from None
-            missing = sorted({name for name in files.values() if not (self._folder / name).exists()})
+            missing = sorted({name for name in files.values() if not (self.folder / name).exists()})
             if missing:
-                raise ModelError(f"{self._folder} lacks {', '.join(missing)}, which its index names. Fetch it again.")
+                raise ModelError(f"{self.folder} lacks {', '.join(missing)}, which its index names. Fetch it again.")
             return files
-        path = self._folder / "model.safetensors"
+        path = self.folder / "model.safetensors"
         if not path.exists():
             others = (".bin", ".pt", ".pth", ".gguf")
-            found = sorted(file.name for file in self._folder.iterdir() if file.suffix in others)
+            found = sorted(file.name for file in self.folder.iterdir() if file.suffix in others)
             hint = f" (it has {', '.join(found)})" if found else ""
-            raise ModelError(f"{self._folder} has no model.safetensors{hint}; only those and .gguf files are read")
+            raise ModelError(f"{self.folder} has no model.safetensors{hint}; only those and .gguf files are read")
         return dict.fromkeys(_open_safetensors(path).keys(), path.name)
 
     @property
@@ -62,7 +62,7 @@ class SafetensorsFolder:
     def get(self, name: str) -> Tensor:
         file = self._files[name]
         if file not in self._open:
-            self._open[file] = _open_safetensors(self._folder / file)
+            self._open[file] = _open_safetensors(self.folder / file)
         tensor: Tensor = self._open[file].get_tensor(name)
         return tensor
 

@@ -41,13 +41,14 @@ def one_each(name: str, given: T | Sequence[T], count: int) -> list[T]:
     return list(given)
 
 
-def params_of(given: Any) -> Any:
-    """What is given as params, or the default. Raises RequestError for what is neither SamplingParams nor a list."""
+def params_of(given: Any, kind: type = SamplingParams) -> Any:
+    """What is given as params, or the default. Raises RequestError for what is neither of ``kind`` nor a list."""
     if given is None:
-        return SamplingParams()
+        return kind()
     for params in given if isinstance(given, (list, tuple)) else [given]:
-        if not isinstance(params, SamplingParams):
-            raise RequestError(f"params is {params!r}; allowed: SamplingParams(...), or a list with one a prompt")
+        if not isinstance(params, kind):
+            name = kind.__name__
+            raise RequestError(f"params is {params!r}; allowed: {name}(...), or a list with one a prompt")
     return given
 
 
@@ -70,15 +71,15 @@ def raise_failure(output: RequestOutput) -> None:
 
 
 def jobs_of(
-    prompts: Prompts, params: Any, options: Mapping[str, Any]
-) -> list[tuple[Any, SamplingParams, dict[str, Any]]]:
+    prompts: Prompts, params: Any, options: Mapping[str, Any], kind: type = SamplingParams
+) -> list[tuple[Any, Any, dict[str, Any]]]:
     """Each prompt with its params and its own value of every option.
 
     Raises:
         RequestError: a list of another length than the prompts.
     """
     given = as_list(prompts)
-    every_params = one_each("params", params_of(params), len(given))
+    every_params = one_each("params", params_of(params, kind), len(given))
     every_option = {name: one_each(name, value, len(given)) for name, value in options.items()}
     return [
         (prompt, every_params[index], {name: values[index] for name, values in every_option.items()})

@@ -16,8 +16,7 @@ from structgen.engine.batch import Batch
 from structgen.engine.layers.attention import LayerCache, Step
 from structgen.engine.loader import open_source
 from structgen.engine.models import build_model
-from structgen.engine.models.llama import Llama
-from structgen.engine.models.registry import model_class
+from structgen.engine.models.registry import Model, ModelImpl, picks_native, stored_dtype
 from structgen.errors import ModelError
 from structgen.kernels import cpu
 
@@ -41,6 +40,8 @@ class Runner:
         max_model_len: longest sequence, prompt and output. Default: the model's context, cut to the cache's size.
         max_num_batched_tokens: most tokens of one step.
         max_num_seqs: most sequences of one step; only sizes the cache.
+        model_impl: "native": the models of this package; "transformers": transformers' own code over our cache;
+            "auto": native where there is one.
 
     Attributes:
         vocab_size: width of the logits.
@@ -61,17 +62,18 @@ class Runner:
         max_model_len: int | None = None,
         max_num_batched_tokens: int = 2048,
         max_num_seqs: int = 16,
+        model_impl: ModelImpl = "auto",
     ) -> None:
         source = open_source(Path(model_path))
-        config = model_class(source.config_fields["model_type"]).read_config(source.config_fields)
         on = _pick_device(device)
-        model = build_model(source, dtype=_pick_dtype(dtype, config.dtype), device=on)
+        stored = stored_dtype(source, native=picks_native(source, model_impl), device=on)
+        model = build_model(source, dtype=_pick_dtype(dtype, stored), device=on, model_impl=model_impl)
         self._set_up(model, block_size, kv_cache_tokens, max_model_len, max_num_batched_tokens, max_num_seqs)
 
     @classmethod
     def from_model(
         cls,
-        model: Llama,
+        model: Model,
         *,
         block_size: int = 16,
         kv_cache_tokens: int | None = None,
@@ -86,7 +88,7 @@ class Runner:
 
     def _set_up(
         self,
-        model: Llama,
+        model: Model,
         block_size: int,
         kv_cache_tokens: int | None,
         max_model_len: int | None,

@@ -99,7 +99,7 @@ class Scheduler:
             RequestError: its prompt leaves no room for output in the context or in the pool, or it has a priority
                 where that is of no effect.
         """
-        self._refuse_too_long(request)
+        self.refuse_too_long(len(request.token_ids))
         if request.priority and self.config.scheduling_policy == "fcfs":
             raise RequestError(
                 f"priority is {request.priority}, which has no effect under scheduling_policy='fcfs'; allowed: 0, or "
@@ -112,8 +112,9 @@ class Scheduler:
             request.status = Status.WAITING
             insort(self.waiting, request, key=_in_order)
 
-    def _refuse_too_long(self, request: Request) -> None:
-        config, length = self.config, len(request.token_ids)
+    def refuse_too_long(self, length: int) -> None:
+        """Raise RequestError for a prompt that leaves no room for output."""
+        config = self.config
         if not length:
             raise RequestError("the prompt is empty; allowed: at least one token")
         if length < config.max_tokens_per_sequence:

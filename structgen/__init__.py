@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from structgen.api import generate
     from structgen.engine.async_llm import AsyncLLM
+    from structgen.engine.beam import BeamSearchParams
     from structgen.engine.config import SamplingParams
     from structgen.engine.llm import LLM
     from structgen.engine.metrics import RequestMetrics
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LLM",
     "AsyncLLM",
+    "BeamSearchParams",
     "CompiledGrammar",
     "CompletionOutput",
     "Grammar",
@@ -68,6 +70,7 @@ __all__ = [
 _HOMES = {
     "structgen.api": ("generate",),
     "structgen.engine.async_llm": ("AsyncLLM",),
+    "structgen.engine.beam": ("BeamSearchParams",),
     "structgen.engine.config": ("SamplingParams",),
     "structgen.engine.llm": ("LLM",),
     "structgen.engine.metrics": ("RequestMetrics",),

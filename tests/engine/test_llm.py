@@ -335,7 +335,7 @@ def test_signature_and_config_agree():
         ({"kv_cache_tokens": 3}, RequestError, "kv_cache_tokens is 3"),
         ({"quantization": "int8"}, RequestError, "quantization='int8' is not built yet"),
         ({"speculative": ["ngram"]}, RequestError, "is not built yet; allowed for now: 'auto' or None"),
-        ({"model_impl": "transformers"}, RequestError, "is not built yet"),
+        ({"model_impl": "vllm"}, RequestError, "allowed: .auto., .native., .transformers."),
         ({"tensor_parallel_size": 2}, RequestError, "is not built yet"),
         ({"batch_invariant": True}, RequestError, "is not built yet"),
     ],

@@ -177,7 +177,7 @@ def test_gguf_rope_factors(tiny_model: TinyModel, tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "model type": ({"model_type": "gpt_neox"}, "'gpt_neox' is not supported; supported: gemma, gemma2"),
+    "model type": ({"model_type": "gpt_neox"}, "weights do not fit the architecture 'gpt_neox': missing"),
     "rope type": ({"rope_parameters": {"rope_type": "spiral", "factor": 2.0}}, "rope type 'spiral'"),
     "rope without factor": ({"rope_parameters": {"rope_type": "linear"}}, "'factor'"),
     "partial rope": ({"rope_parameters": {"rope_theta": 1.0, "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),

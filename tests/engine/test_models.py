@@ -133,6 +133,18 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "qwen3_moe",
         {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "norm_topk_prob": True},
     ),
+    # Through transformers' code: these have no native model.
+    "gpt2": ("gpt2", {"n_inner": 96}),
+    "gpt_neox": ("gpt_neox", {}),
+    "opt": ("opt", {"ffn_dim": 96, "word_embed_proj_dim": 64}),
+    "phi": ("phi", {"partial_rotary_factor": 0.5}),
+    "starcoder2": ("starcoder2", {"sliding_window": 7}),
+    "cohere": ("cohere", {"logit_scale": 0.5}),
+    "cohere2": (
+        "cohere2",
+        {"logit_scale": 0.5, "sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]},
+    ),
+    "olmo": ("olmo", {"hidden_size": 48}),  # heads of 12: the cache pads them to 16
 }
 BLOCK_SIZE = 4
 LENGTH = 33
@@ -191,21 +203,32 @@ def make_runner(path: Path, **options: Any) -> Runner:
     )
 
 
-@pytest.fixture(scope="module")
-def cases(tiny_model: TinyModel) -> dict[str, tuple[Runner, list[list[int]], list[torch.Tensor]]]:
-    """name -> our runner, three prompts, transformers' logits of them."""
-    from transformers import AutoModelForCausalLM
+Case = tuple[Runner, list[list[int]], list[torch.Tensor]]
 
-    made = {}
-    for name, (model_type, overrides) in MODELS.items():
-        path = tiny_model(model_type, **overrides)
+
+class Cases(dict[str, Case]):
+    """name -> our runner, three prompts, transformers' logits of them; made when first asked for."""
+
+    def __init__(self, tiny_model: TinyModel) -> None:
+        self._tiny_model = tiny_model
+
+    def __missing__(self, name: str) -> Case:
+        from transformers import AutoModelForCausalLM
+
+        model_type, overrides = MODELS[name]
+        path = self._tiny_model(model_type, **overrides)
         theirs = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
         generator = torch.Generator().manual_seed(len(name))
         prompts = [torch.randint(0, 288, (n,), generator=generator).tolist() for n in (LENGTH, 9, 20)]
         with torch.inference_mode():
             logits = [theirs(torch.tensor([prompt])).logits[0] for prompt in prompts]
-        made[name] = (make_runner(path), prompts, logits)
-    return made
+        self[name] = (make_runner(path), prompts, logits)
+        return self[name]
+
+
+@pytest.fixture(scope="module")
+def cases(tiny_model: TinyModel) -> Cases:
+    return Cases(tiny_model)
 
 
 def check(ours: torch.Tensor, theirs: torch.Tensor) -> None:
@@ -213,7 +236,7 @@ def check(ours: torch.Tensor, theirs: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_whole_prompts_in_one_step(name: str, cases: dict[str, Any]) -> None:
+def test_whole_prompts_in_one_step(name: str, cases: Cases) -> None:
     runner, prompts, logits = cases[name]
     assert logits[0].std() > 0.3, "logits this flat would hide mistakes"
     ours = Paged(runner).step(list(enumerate(prompts)))
@@ -223,7 +246,7 @@ def test_whole_prompts_in_one_step(name: str, cases: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("chunk", [1, 3, 7, 32])
-def test_chunks(name: str, chunk: int, cases: dict[str, Any]) -> None:
+def test_chunks(name: str, chunk: int, cases: Cases) -> None:
     runner, prompts, logits = cases[name]
     paged = Paged(runner, seed=chunk)
     pieces = [paged.step([(0, prompts[0][at : at + chunk])])[0] for at in range(0, LENGTH, chunk)]
@@ -247,7 +270,7 @@ def schedules(draw: st.DrawFn) -> list[list[int]]:
 @pytest.mark.parametrize("name", MODELS)
 @given(steps=schedules(), seed=st.integers(0, 99))
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_prefills_and_decodes_mixed(name: str, steps: list[list[int]], seed: int, cases: dict[str, Any]) -> None:
+def test_prefills_and_decodes_mixed(name: str, steps: list[list[int]], seed: int, cases: Cases) -> None:
     runner, prompts, logits = cases[name]
     paged, done = Paged(runner, seed), [0, 0, 0]
     for step in steps:
@@ -257,7 +280,20 @@ def test_prefills_and_decodes_mixed(name: str, steps: list[list[int]], seed: int
             done[s] += len(tokens)
 
 
-def test_only_wanted_rows(cases: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", ["llama tied, biases", "gemma2", "gemma3_text", "olmo2", "qwen2_moe"])
+def test_transformers_code_gives_what_the_native_model_gives(name: str, cases: Cases, tiny_model: TinyModel) -> None:
+    model_type, overrides = MODELS[name]
+    _, prompts, logits = cases[name]
+    runner = make_runner(tiny_model(model_type, **overrides), model_impl="transformers")
+    assert type(runner.model).__name__ == "TransformersModel"
+    paged = Paged(runner)
+    for begin, end in ((0, 6), (6, 20)):
+        work = [(s, prompt[begin:end]) for s, prompt in enumerate(prompts)]
+        for mine, theirs in zip(paged.step(work), logits, strict=True):
+            check(mine, theirs[begin:end])
+
+
+def test_only_wanted_rows(cases: Cases) -> None:
     runner, prompts, logits = cases["llama"]
     assert runner.vocab_size == 288
     ours = Paged(runner).step(list(enumerate(prompts)), rows="last")
@@ -278,7 +314,7 @@ def test_only_wanted_rows(cases: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama tied, biases", "qwen3", "mistral"])
-def test_bfloat16_is_near_float32(name: str, cases: dict[str, Any], tiny_model: TinyModel) -> None:
+def test_bfloat16_is_near_float32(name: str, cases: Cases, tiny_model: TinyModel) -> None:
     model_type, overrides = MODELS[name]
     _, prompts, logits = cases[name]
     runner = make_runner(tiny_model(model_type, **overrides), dtype="bfloat16")
