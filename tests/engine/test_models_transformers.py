@@ -108,6 +108,6 @@ def test_the_option_reaches_the_model(tiny_model: TinyModel) -> None:
     for model_impl, kind in (("native", Llama), ("transformers", TransformersModel)):
         llm = LLM(folder, dtype="float32", device="cpu", kv_cache_tokens=512, model_impl=model_impl)
         assert isinstance(llm._front.runner.model, kind)  # type: ignore[attr-defined]
-        texts.add(llm.generate("ab", SamplingParams(max_tokens=12, ignore_eos=True))[0].outputs[0].token_ids)
+        texts.add(llm.generate("ab", SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True))[0].outputs[0].token_ids)
         llm.shutdown()
     assert len(texts) == 1
