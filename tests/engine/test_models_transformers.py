@@ -104,10 +104,10 @@ def test_angles_that_change_with_the_length(tiny_model: TinyModel) -> None:
 
 def test_the_option_reaches_the_model(tiny_model: TinyModel) -> None:
     folder = str(tiny_model("llama"))
-    texts = set()
+    texts, greedy = set(), SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
     for model_impl, kind in (("native", Llama), ("transformers", TransformersModel)):
         llm = LLM(folder, dtype="float32", device="cpu", kv_cache_tokens=512, model_impl=model_impl)
         assert isinstance(llm._front.runner.model, kind)  # type: ignore[attr-defined]
-        texts.add(llm.generate("ab", SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True))[0].outputs[0].token_ids)
+        texts.add(llm.generate("ab", greedy)[0].outputs[0].token_ids)
         llm.shutdown()
     assert len(texts) == 1
