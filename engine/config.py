@@ -283,6 +283,7 @@ class SchedulerConfig:
 
 _DTYPES = ("auto", "float32", "bfloat16")
 _DEVICES = ("auto", "cpu", "cuda")
+_QUANTIZATIONS = ("auto", "int8", None)
 _MODEL_IMPLS = ("auto", "native", "transformers")
 
 
@@ -320,6 +321,10 @@ class EngineConfig:
             raise RequestError(f"dtype is {self.dtype!r}; allowed: {', '.join(_DTYPES)}")
         if self.device not in _DEVICES:
             raise RequestError(f"device is {self.device!r}; allowed: {', '.join(_DEVICES)}")
+        if self.quantization not in _QUANTIZATIONS:
+            raise RequestError(f"quantization is {self.quantization!r}; allowed: 'auto', 'int8', None")
+        if self.quantization == "int8" and self.dtype != "auto":
+            raise RequestError(f"quantization='int8' and dtype={self.dtype!r} exclude each other; give one of them")
         if self.max_model_len is not None:
             _integer("max_model_len", self.max_model_len, 2)
         if self.kv_cache_tokens is not None:
@@ -335,7 +340,6 @@ class EngineConfig:
         _flag("batch_invariant", self.batch_invariant)
         _integer("tensor_parallel_size", self.tensor_parallel_size, 1)
         built: tuple[tuple[str, object, tuple[object, ...]], ...] = (
-            ("quantization", self.quantization, ("auto", None)),
             ("speculative", self.speculative, ("auto", None)),
             ("batch_invariant", self.batch_invariant, (False,)),
             ("tensor_parallel_size", self.tensor_parallel_size, (1,)),

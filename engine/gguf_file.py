@@ -41,7 +41,7 @@ _LAYER_NAMES = {
     "ffn_down": "mlp.down_proj",
 }
 _LAYER = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
-_F32, _F16 = 0, 1
+_F32, _F16, _BF16, _F64 = 0, 1, 30, 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,10 @@ class GGUFFile:
     def names(self) -> set[str]:
         """Transformers' names of all tensors."""
         return set(self._tensors)
+
+    @property
+    def is_quantised(self) -> bool:
+        return any(info.kind not in (_F32, _F16, _BF16, _F64) for info in self._tensors.values())
 
     def get(self, name: str) -> Tensor:
         """One tensor as float32 (float16 where stored so), dequantised."""

@@ -43,7 +43,8 @@ class LLM:
         model: a folder, a GGUF file, a hub id, or "smollm2".
         dtype: "auto" | "float32" | "bfloat16".
         device: "auto" | "cpu" | "cuda".
-        quantization: "auto" or None; others are not built yet.
+        quantization: "int8": weights and inputs of products are rounded to 8 bits, on the CPU, several times as fast;
+            None: as ``dtype`` says; "auto": "int8" for what is quantised already, unless ``dtype`` is given.
         max_model_len: longest sequence, prompt and output; default: what model and KV cache allow.
         kv_cache_tokens: tokens the KV cache holds.
         model_impl: "native": the models of this package; "transformers": transformers' own code over our KV cache;
@@ -386,23 +387,12 @@ class LLM:
 
 
 def _load(config: EngineConfig) -> tuple[Runner, Tokenizer]:
+    from structgen.engine.load import load_runner
     from structgen.engine.resolve import resolve_model
-    from structgen.engine.runner import Runner as ModelRunner
 
     path = resolve_model(config.model)
     tokenizer = Tokenizer.load(path)
-    runner = ModelRunner(
-        path,
-        dtype=config.dtype,  # type: ignore[arg-type]
-        device=config.device,  # type: ignore[arg-type]
-        block_size=config.block_size,
-        kv_cache_tokens=config.kv_cache_tokens,
-        max_model_len=config.max_model_len,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        max_num_seqs=config.max_num_seqs,
-        model_impl=config.model_impl,  # type: ignore[arg-type]
-    )
-    return runner, tokenizer
+    return load_runner(path, config), tokenizer
 
 
 class _progress_bar:

@@ -23,6 +23,10 @@ class Source(Protocol):
     def names(self) -> set[str]:
         """Names of all tensors, transformers'."""
 
+    @property
+    def is_quantised(self) -> bool:
+        """Whether weights are stored in fewer than 16 bits."""
+
     def get(self, name: str) -> Tensor:
         """One tensor, in a floating dtype."""
 
@@ -58,6 +62,10 @@ class SafetensorsFolder:
     @property
     def names(self) -> set[str]:
         return set(self._files)
+
+    @property
+    def is_quantised(self) -> bool:
+        return False
 
     def get(self, name: str) -> Tensor:
         file = self._files[name]

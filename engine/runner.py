@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -15,13 +14,13 @@ from structgen import kernels
 from structgen.engine.batch import Batch
 from structgen.engine.layers.attention import LayerCache, Step
 from structgen.engine.loader import open_source
+from structgen.engine.memory import CacheSize
 from structgen.engine.models import build_model
 from structgen.engine.models.registry import Model, ModelImpl, picks_native, stored_dtype
 from structgen.errors import ModelError
 from structgen.kernels import cpu
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-_DEFAULT_KV_TOKENS = 32768
 
 
 class Runner:
@@ -115,29 +114,16 @@ class Runner:
     def _size_cache(self, tokens: int | None, max_model_len: int | None, max_num_seqs: int) -> None:
         """Decide ``num_blocks`` and ``max_model_len``, and reserve the cache."""
         config = self.model.config
-        context = config.max_position if max_model_len is None else max_model_len
-        if not 1 <= context <= config.max_position:
-            raise ModelError(f"max_model_len is {context}; this model's context is 1 to {config.max_position} tokens")
-        token_bytes = 2 * config.num_layers * config.num_kv_heads * config.head_dim * self.dtype.itemsize
-        free = _free_bytes(self.device)
-        if tokens is None:
-            wanted = min(max_num_seqs * context, max(context, _DEFAULT_KV_TOKENS))
-            tokens = wanted if free is None else min(wanted, free // 2 // token_bytes)
-        elif free is not None and tokens * token_bytes > free:
-            raise ModelError(
-                f"kv_cache_tokens is {tokens}, which takes {tokens * token_bytes / 2**30:.1f} GiB "
-                f"({token_bytes} bytes a token); free are {free / 2**30:.1f} GiB, enough for {free // token_bytes}"
-            )
-        self.num_blocks = tokens // self.block_size
-        if self.num_blocks < 1:
-            raise ModelError(f"the KV cache has room for {tokens} tokens; it must hold a block of {self.block_size}")
-        room = self.num_blocks * self.block_size
-        if max_model_len is not None and max_model_len > room:
-            raise ModelError(
-                f"max_model_len is {max_model_len}, but the KV cache holds {room} tokens: raise kv_cache_tokens or "
-                "lower max_model_len"
-            )
-        self.max_model_len = min(context, room)
+        size = CacheSize.decide(
+            config.max_position,
+            2 * config.num_layers * config.num_kv_heads * config.head_dim * self.dtype.itemsize,
+            block_size=self.block_size,
+            device=self.device,
+            kv_cache_tokens=tokens,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+        )
+        self.num_blocks, self.max_model_len = size.num_blocks, size.max_model_len
         shape = (self.num_blocks, config.num_kv_heads, self.block_size, config.head_dim)
         self._caches = [
             LayerCache(*(torch.empty(shape, dtype=self.dtype, device=self.device) for _ in range(2)))
@@ -195,22 +181,6 @@ def _pick_dtype(name: str, stored: torch.dtype | None) -> torch.dtype:
             raise ModelError(f"dtype is {name!r}; allowed: 'auto', {', '.join(map(repr, _DTYPES))}")
         return _DTYPES[name]
     return torch.float32 if stored == torch.float32 else torch.bfloat16
-
-
-def _free_bytes(device: torch.device) -> int | None:
-    """Memory that the KV cache may take; None when the system does not say."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE")) // 2
-    except (AttributeError, OSError, ValueError):
-        return None
 
 
 def _warm_up(dtype: torch.dtype, device: torch.device) -> None:

@@ -94,3 +94,29 @@ def paged_attention(
         scores = scores.masked_fill(~seen[:, None, None], float("-inf"))
         out[first:last] = torch.einsum("tkgj,jkd->tkgd", scores.softmax(-1), value)
     return out.flatten(1).to(qkv.dtype)
+
+
+def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """weight f32 [N, K] -> int8 [N, K] and f32 [N]: a scale a row, so that its largest is 127."""
+    scales = weight.abs().amax(1) / 127
+    inverse = torch.where(scales > 0, 127 / weight.abs().amax(1), 0)
+    return torch.round(weight * inverse[:, None]).to(torch.int8), scales
+
+
+def quantise_groups(x: Tensor, group: int = 32) -> tuple[Tensor, Tensor]:
+    """x f32 [T, K] -> int8 [T, K'] and f32 [T, K' / group]: a scale a group of ``group``; K' is K padded to groups."""
+    groups = torch.nn.functional.pad(x, (0, -x.shape[1] % group)).unflatten(1, (-1, group))
+    largest = groups.abs().amax(2)
+    inverse = torch.where(largest > 0, 127 / largest, 0)
+    return torch.round(groups * inverse[:, :, None]).to(torch.int8).flatten(1), largest / 127
+
+
+def int8_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x f32 [T, K] . weight f32 [N, K]^T + bias, both quantised first: whole numbers within a group, float32 across."""
+    rows, row_scales = quantise_rows(weight)
+    values, scales = quantise_groups(x)
+    rows = torch.nn.functional.pad(rows, (0, values.shape[1] - rows.shape[1]))
+    grouped = [each.double().unflatten(1, (scales.shape[1], -1)) for each in (values, rows)]  # exact: below 2 ** 53
+    sums = torch.einsum("tgk,ngk->tng", *grouped).float()
+    out = (sums * scales[:, None]).sum(2) * row_scales
+    return out if bias is None else out + bias

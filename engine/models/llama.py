@@ -52,7 +52,7 @@ class Sublayer:
         return x if self._scale == 1.0 else x * self._scale
 
 
-_NORMS: dict[str, tuple[tuple[str | None, str | None], tuple[str | None, str | None]]] = {
+NORM_NAMES: dict[str, tuple[tuple[str | None, str | None], tuple[str | None, str | None]]] = {
     "before": (("input_layernorm", None), ("post_attention_layernorm", None)),
     "after": ((None, "post_attention_layernorm"), (None, "post_feedforward_layernorm")),
     "around": (
@@ -74,7 +74,7 @@ class DecoderLayer:
             self._mlp_name = config.experts.module
         else:
             self._mlp = GatedMLP(config, dtype=dtype, device=device)
-        around_attention, around_mlp = _NORMS[config.norms]
+        around_attention, around_mlp = NORM_NAMES[config.norms]
         self._around_attention = Sublayer(config, *around_attention, device)
         self._around_mlp = Sublayer(config, *around_mlp, device)
 

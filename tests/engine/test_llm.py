@@ -333,7 +333,7 @@ def test_signature_and_config_agree():
         ({"device": "tpu"}, RequestError, "allowed: auto, cpu, cuda"),
         ({"max_num_seqs": 0}, RequestError, "max_num_seqs is 0"),
         ({"kv_cache_tokens": 3}, RequestError, "kv_cache_tokens is 3"),
-        ({"quantization": "int8"}, RequestError, "quantization='int8' is not built yet"),
+        ({"quantization": "int3"}, RequestError, "quantization is .int3.; allowed: .auto., .int8., None"),
         ({"speculative": ["ngram"]}, RequestError, "is not built yet; allowed for now: 'auto' or None"),
         ({"model_impl": "vllm"}, RequestError, "allowed: .auto., .native., .transformers."),
         ({"tensor_parallel_size": 2}, RequestError, "is not built yet"),
