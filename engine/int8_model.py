@@ -34,10 +34,10 @@ class Int8Weights:
 
     Attributes:
         weights: uint8, all matrices, each packed (`step.pack_rows`).
-        params: float32, scales of rows, norms and biases.
+        params: float32, norms and biases.
         layers: int64 [layers, columns of `step.Layer`].
         embedding: uint16 [vocab, hidden], bfloat16; empty when tied to the head.
-        head, head_scale, norm: offsets.
+        head, norm: offsets.
     """
 
     shape: Shape
@@ -47,7 +47,6 @@ class Int8Weights:
     layers: Any
     embedding: Any
     head: int
-    head_scale: int
     norm: int
     rope: RopeTable
 
@@ -62,18 +61,17 @@ class _Arena:
         self.params = np.empty(num_floats, np.float32)
         self._bytes = self._floats = 0
 
-    def matrix(self, weight: Tensor, order: Any = None) -> tuple[int, int]:
-        """Pack weight [N, K], its rows in ``order`` (-1: a row of zeros); offsets of the rows and of their scales."""
+    def matrix(self, weight: Tensor, order: Any = None) -> int:
+        """Pack weight [N, K], its rows in ``order`` (-1: a row of zeros); returns its offset."""
         values = weight.float().contiguous().numpy()
         rows = padded(values.shape[0] if order is None else len(order))
         full = np.full(rows, -1, np.int64)
         given = np.arange(values.shape[0]) if order is None else order
         full[: len(given)] = given
-        at, scale = self._bytes, self._floats
+        at = self._bytes
         self._bytes += step.packed_bytes(rows, values.shape[1])
-        self._floats += rows
-        step.pack_rows(values, full, self.weights[at : self._bytes], self.params[scale : self._floats])
-        return at, scale
+        step.pack_rows(values, full, self.weights[at : self._bytes])
+        return at
 
     def vector(self, values: Tensor, size: int) -> int:
         """Store values with zeros behind them up to ``size``."""
@@ -119,14 +117,13 @@ class _Loader:
         qkv, both = padded(self._qkv_rows), 2 * shape.inner
         matrices = ((qkv, shape.width), (shape.width, shape.mixed), (both, shape.width), (shape.width, shape.inner))
         layer_bytes = sum(step.packed_bytes(*size) for size in matrices)
-        floats = qkv + both + 2 * shape.width
-        floats += config.qkv_bias * qkv + config.output_bias * shape.width
+        floats = config.qkv_bias * qkv + config.output_bias * shape.width
         floats += config.mlp_bias * (both + shape.width)
         floats += sum(name is not None for pair in NORM_NAMES[config.norms] for name in pair) * shape.width
         floats += self._head_norm_size(shape.heads) + self._head_norm_size(shape.kv_heads)
         layers = config.num_layers
         head = step.packed_bytes(shape.vocab, shape.width)
-        return layers * layer_bytes + head, layers * floats + shape.vocab + shape.width
+        return layers * layer_bytes + head, layers * floats + shape.width
 
     def _head_norm_size(self, heads: int) -> int:
         if self._config.qk_row_norm:
@@ -142,10 +139,10 @@ class _Loader:
         norm = self._norm("model.norm")
         if config.tie_word_embeddings:
             source.drop("lm_head.weight")
-            head, head_scale = self._arena.matrix(embedding)
+            head = self._arena.matrix(embedding)
         else:
             weight = source.take("lm_head.weight", (config.vocab_size, config.hidden_size))
-            head, head_scale = self._arena.matrix(weight)
+            head = self._arena.matrix(weight)
         table = embedding[:0] if config.tie_word_embeddings else embedding
         source.refuse_rest()
         self._arena.refuse_rest()
@@ -167,7 +164,6 @@ class _Loader:
             layers=layers,
             embedding=table.to(torch.bfloat16).contiguous().view(torch.uint16).numpy(),
             head=head,
-            head_scale=head_scale,
             norm=norm,
             rope=rope,
         )
@@ -204,13 +200,13 @@ class _Loader:
             name, ("q_proj", "k_proj", "v_proj"), "qkv_proj", sizes, config.hidden_size, config.qkv_bias
         )
         order = self._head_order(heads + 2 * kv_heads)
-        row[COLUMN.qkv], row[COLUMN.qkv_scale] = arena.matrix(weight, order)
+        row[COLUMN.qkv] = arena.matrix(weight, order)
         if bias is not None:
             row[COLUMN.qkv_bias] = arena.vector(_picked(bias, order), padded(self._qkv_rows))
         out = self._source.take(f"{name}.o_proj.weight", (config.hidden_size, heads * real))
         if dim != real:  # columns of zeros where heads are padded
             out = torch.nn.functional.pad(out.view(-1, heads, real), (0, dim - real)).reshape(config.hidden_size, -1)
-        row[COLUMN.out], row[COLUMN.out_scale] = arena.matrix(out)
+        row[COLUMN.out] = arena.matrix(out)
         if config.output_bias:
             row[COLUMN.out_bias] = self._bias(f"{name}.o_proj")
         if config.qk_norm or config.qk_row_norm:
@@ -246,11 +242,11 @@ class _Loader:
         order = np.concatenate((units, units + inner), axis=1)  # 16 rows of the gate, 16 of up
         order[np.broadcast_to(units >= inner, order.shape)] = -1
         order = order.reshape(-1)
-        row[COLUMN.gate_up], row[COLUMN.gate_up_scale] = arena.matrix(weight, order)
+        row[COLUMN.gate_up] = arena.matrix(weight, order)
         if bias is not None:
             row[COLUMN.gate_up_bias] = arena.vector(_picked(bias, order), len(order))
         down = self._source.take(f"{name}.down_proj.weight", (config.hidden_size, inner))
-        row[COLUMN.down], row[COLUMN.down_scale] = arena.matrix(down)
+        row[COLUMN.down] = arena.matrix(down)
         if config.mlp_bias:
             row[COLUMN.down_bias] = self._bias(f"{name}.down_proj")
 

@@ -113,8 +113,6 @@ class Int8Runner:
             model.factors,
             model.weights,
             model.head,
-            model.params,
-            model.head_scale,
             model.embedding,
             batch.token_ids.numpy(),
             to.residual,
@@ -156,7 +154,6 @@ class Int8Runner:
             model.weights,
             model.params,
             model.head,
-            model.head_scale,
             model.norm,
             int(self._layers[-1, step.COLUMN.after_mlp]),
             rows,
@@ -190,7 +187,7 @@ class _Buffers:
 
     def __init__(self, shape: step.Shape, tokens: int) -> None:
         qkv = padded_qkv(shape)
-        widest = max(shape.width, shape.mixed, shape.inner)
+        widest = max(2 * shape.width, shape.mixed, shape.inner)  # two rows a token where they are fine
         self.residual = np.zeros((tokens, shape.width), np.float32)
         self.x = np.zeros((tokens, shape.width), np.float32)
         self.spare = np.zeros((tokens, shape.width), np.float32)

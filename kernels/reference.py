@@ -96,27 +96,34 @@ def paged_attention(
     return out.flatten(1).to(qkv.dtype)
 
 
-def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """weight f32 [N, K] -> int8 [N, K] and f32 [N]: a scale a row, so that its largest is 127."""
-    scales = weight.abs().amax(1) / 127
-    inverse = torch.where(scales > 0, 127 / weight.abs().amax(1), 0)
-    return torch.round(weight * inverse[:, None]).to(torch.int8), scales
+def round_weight(weight: Tensor, block: int = 64) -> Tensor:
+    """weight f32 [N, K] as int8 with a scale for each ``block`` of a row holds it: the smallest bfloat16 that fits."""
+    padded = torch.nn.functional.pad(weight.float(), (0, -weight.shape[1] % block))
+    blocks = padded.view(len(weight), -1, block)
+    bits = (blocks.abs().amax(2, keepdim=True) / 127).view(torch.int32)
+    scales = ((bits + 0xFFFF) >> 16 << 16).view(torch.float32)
+    rounded = torch.where(scales > 0, torch.round(blocks / scales), 0) * scales
+    return rounded.view(padded.shape)[:, : weight.shape[1]]
 
 
-def quantise_groups(x: Tensor, group: int = 32) -> tuple[Tensor, Tensor]:
-    """x f32 [T, K] -> int8 [T, K'] and f32 [T, K' / group]: a scale a group of ``group``; K' is K padded to groups."""
-    groups = torch.nn.functional.pad(x, (0, -x.shape[1] % group)).unflatten(1, (-1, group))
-    largest = groups.abs().amax(2)
-    inverse = torch.where(largest > 0, 127 / largest, 0)
-    return torch.round(groups * inverse[:, :, None]).to(torch.int8).flatten(1), largest / 127
+def round_inputs(x: Tensor, group: int = 32) -> Tensor:
+    """x f32 [T, K] as int8 with a scale for each ``group`` of a row holds it."""
+    padded = torch.nn.functional.pad(x.float(), (0, -x.shape[1] % group))
+    groups = padded.view(len(x), -1, group)
+    scales = groups.abs().amax(2, keepdim=True) / 127
+    rounded = torch.where(scales > 0, torch.round(groups / scales), 0) * scales
+    return rounded.view(padded.shape)[:, : x.shape[1]]
 
 
-def int8_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x f32 [T, K] . weight f32 [N, K]^T + bias, both quantised first: whole numbers within a group, float32 across."""
-    rows, row_scales = quantise_rows(weight)
-    values, scales = quantise_groups(x)
-    rows = torch.nn.functional.pad(rows, (0, values.shape[1] - rows.shape[1]))
-    grouped = [each.double().unflatten(1, (scales.shape[1], -1)) for each in (values, rows)]  # exact: below 2 ** 53
-    sums = torch.einsum("tgk,ngk->tng", *grouped).float()
-    out = (sums * scales[:, None]).sum(2) * row_scales
+def int8_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, is_fine: bool = False) -> Tensor:
+    """x f32 [T, K] . weight f32 [N, K]^T + bias, both rounded to int8 first; in float64.
+
+    Fine: what rounding leaves of the inputs is rounded with scales 1 / 254 of the first, and kept too.
+    """
+    rounded = round_inputs(x)
+    if is_fine:
+        padded = torch.nn.functional.pad(x.float(), (0, -x.shape[1] % 32)).view(len(x), -1, 32)
+        scales = padded.abs().amax(2, keepdim=True).expand_as(padded).reshape(len(x), -1)[:, : x.shape[1]] / (127 * 254)
+        rounded = rounded + torch.where(scales > 0, torch.round((x - rounded) / scales), 0) * scales
+    out = torch.nn.functional.linear(rounded.double(), round_weight(weight).double()).float()
     return out if bias is None else out + bias

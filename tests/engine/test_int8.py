@@ -37,7 +37,7 @@ def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
         self._weight, self._bias = weight.float(), bias
 
     def product(self: Any, x: torch.Tensor) -> torch.Tensor:
-        return reference.int8_linear(x.float(), self._weight, self._bias)
+        return reference.int8_linear(x.float(), self._weight, self._bias, is_fine=self.is_fine)
 
     def write(qkv: Any, positions: Any, slots: Any, cos_sin: Any, keys: Any, values: Any, *norms: Any) -> None:
         kernels.rope_write_kv(qkv, positions, slots, cos_sin, keys, values, *norms)
@@ -51,12 +51,12 @@ def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     def embed(self: Any, token_ids: torch.Tensor) -> torch.Tensor:
         x = self.weight[token_ids]
         if self.is_tied:
-            rows, scales = reference.quantise_rows(x)
-            x = rows.float() * scales[:, None]
+            x = reference.round_weight(x)
         else:
             x = x.bfloat16().float()
         return x * self._scale
 
+    monkeypatch.setattr(linear.Linear, "is_fine", False, raising=False)
     monkeypatch.setattr(linear.Linear, "pack", pack)
     monkeypatch.setattr(linear.Linear, "_product", product)
     monkeypatch.setattr(attention, "kernels", Kernels)
@@ -69,6 +69,9 @@ def test_logits(name: str, tiny_model: TinyModel) -> None:
     model_type, overrides = MODELS[name]
     path = tiny_model(model_type, **overrides)
     theirs = Runner(path, dtype="float32", device="cpu", kv_cache_tokens=400)
+    for layer in theirs.model._layers:  # type: ignore[attr-defined]
+        layer._attention._qkv.is_fine = True
+    theirs.model._head.is_fine = True  # type: ignore[attr-defined]
     theirs.model._embedding.is_tied = theirs.model.config.tie_word_embeddings  # type: ignore[attr-defined]
     for cache in theirs._caches:
         assert isinstance(cache, LayerCache)

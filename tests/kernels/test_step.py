@@ -24,56 +24,63 @@ def aligned(size: int) -> Any:
     return raw[begin : begin + size]
 
 
-def packed(weight: Tensor) -> tuple[Any, Any]:
+def packed(weight: Tensor, order: Any = None) -> Any:
     rows = step.padded(weight.shape[0])
-    order = np.full(rows, -1, np.int64)
-    order[: weight.shape[0]] = np.arange(weight.shape[0])
-    weights, scales = aligned(step.packed_bytes(*weight.shape)), np.empty(rows, np.float32)
-    step.pack_rows(weight.numpy(), order, weights, scales)
-    return weights, scales
+    full = np.full(rows, -1, np.int64)
+    given = np.arange(weight.shape[0]) if order is None else order
+    full[: len(given)] = given
+    weights = aligned(step.packed_bytes(rows, weight.shape[1]))
+    step.pack_rows(weight.numpy(), full, weights)
+    return weights
 
 
-def quantised(x: Tensor) -> step.Inputs:
+def quantised(x: Tensor, is_fine: bool) -> step.Inputs:
     size = step.padded(x.shape[1])
     padded = np.zeros((len(x), size), np.float32)
     padded[:, : x.shape[1]] = x.numpy()
-    inputs = step.Inputs(
-        np.zeros(padded.size, np.int8), np.zeros(padded.size // 32, np.float32), np.zeros(padded.size // 32, np.int32)
-    )
-    forward._quantise_all(padded, len(x), size, inputs)
+    count = 2 * padded.size
+    inputs = step.Inputs(np.zeros(count, np.int8), np.zeros(count // 32, np.float32), np.zeros(count // 32, np.int32))
+    if is_fine:
+        for t in range(len(x)):
+            forward._quantise_fine(padded.ctypes.data + 4 * t * size, t, size, inputs)
+    else:
+        forward._quantise_all(padded, len(x), size, inputs)
     return inputs
 
 
-def product(isa: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    weights, params = packed(weight)
-    at = -1
+def product(isa: Any, x: Tensor, weight: Tensor, bias: Tensor | None, is_fine: bool = False) -> Tensor:
+    at, params = -1, np.zeros(step.padded(len(weight)), np.float32)
     if bias is not None:
-        at = len(params)
-        params = np.concatenate((params, np.pad(bias.numpy(), (0, at - len(bias)))))
+        at, params[: len(bias)] = 0, bias.numpy()
     out = np.zeros((len(x), step.padded(len(weight))), np.float32)
     size = step.padded(weight.shape[1])
-    forward._linear(isa, weights, 0, params, 0, at, out.shape[1], size, quantised(x), len(x), out)
+    forward._linear(isa, packed(weight), 0, params, at, out.shape[1], size, quantised(x, is_fine), len(x), out, is_fine)
     assert not out[:, len(weight) :].any()
     return torch.from_numpy(out[:, : len(weight)])
 
 
+@pytest.mark.parametrize("is_fine", [False, True])
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize(("rows", "size"), [(32, 32), (33, 70), (64, 576), (1, 1)])
 @pytest.mark.parametrize("tokens", [1, 2, 3, 4, 7, 18])
-def test_linear(tokens: int, rows: int, size: int, has_bias: bool) -> None:
+def test_linear(tokens: int, rows: int, size: int, has_bias: bool, is_fine: bool) -> None:
     torch.manual_seed(tokens + rows)
     x, weight = torch.randn(tokens, size) * 3, torch.randn(rows, size)
     weight[rows // 2] = 0
     x[0, : size // 2] = 0  # a group of zeros
     x[-1, 0] = 300.0
     bias = torch.randn(rows) if has_bias else None
-    wanted = reference.int8_linear(x, weight, bias)
+    wanted = reference.int8_linear(x, weight, bias, is_fine=is_fine)
     assert (wanted - torch.nn.functional.linear(x, weight, bias)).abs().max() < 0.03 * wanted.abs().max().clamp(min=10)
-    results = [product(isa, x, weight, bias) for isa in ISAS]
-    torch.testing.assert_close(results[0], wanted, atol=1e-4, rtol=1e-5)
+    if is_fine:
+        rounded = torch.nn.functional.linear(x, reference.round_weight(weight), bias)
+        torch.testing.assert_close(wanted, rounded, atol=2e-4 * float(x.abs().max()), rtol=1e-3)
+    results = [product(isa, x, weight, bias, is_fine) for isa in ISAS]
+    atol = 2e-3 if is_fine else 2e-4  # a rounding of the second bits may fall to the other side
+    torch.testing.assert_close(results[0], wanted, atol=atol, rtol=1e-5)
     for result in results[1:]:
         assert torch.equal(result, results[0]), "instruction sets differ"
-    alone = torch.cat([product(FASTEST, x[t : t + 1], weight, bias) for t in range(tokens)])
+    alone = torch.cat([product(FASTEST, x[t : t + 1], weight, bias, is_fine) for t in range(tokens)])
     assert torch.equal(alone, results[0]), "a row depends on the others"
 
 
@@ -87,31 +94,32 @@ def test_bytes_at_their_bounds() -> None:
         torch.testing.assert_close(product(isa, x, weight, None), x @ weight.T, rtol=1e-6, atol=0)
 
 
-def test_packing() -> None:
+def unpacked(weights: Any, row: int, size: int) -> Tensor:
+    out = np.zeros((1, step.padded(size)), np.float32)
+    step.unpack_row(weights, 0, row, out.shape[1], out, 0, np.float32(1))
+    assert not out[0, size:].any()
+    return torch.from_numpy(out[0, :size])
+
+
+@pytest.mark.parametrize(("rows", "size"), [(40, 50), (3, 200), (64, 64)])
+def test_packing(rows: int, size: int) -> None:
     torch.manual_seed(0)
-    weight = torch.randn(40, 50)
-    weights, scales = packed(weight)
-    rows, row_scales = reference.quantise_rows(weight)
-    np.testing.assert_allclose(scales[:40], row_scales.numpy(), rtol=1e-6)
-    assert not scales[40:].any()
-    out = np.zeros((1, 64), np.float32)
-    for row in range(40):
-        step.unpack_row(weights, 0, scales[row], row, 64, out, 0, np.float32(1))
-        torch.testing.assert_close(torch.from_numpy(out[0, :50]), rows[row].float() * row_scales[row])
-        assert not out[0, 50:].any()
+    weight = torch.randn(rows, size) * torch.rand(rows, 1)
+    weight[1, :64] = 0
+    weights, rounded = packed(weight), reference.round_weight(weight)
+    assert (rounded - weight).abs().max() < weight.abs().max() / 127
+    for row in range(rows):
+        torch.testing.assert_close(unpacked(weights, row, size), rounded[row], rtol=1e-6, atol=1e-7)
 
 
 def test_an_order_of_rows() -> None:
     weight = torch.randn(4, 32)
     order = np.full(32, -1, np.int64)
     order[[0, 5, 31]] = 3, 0, 3
-    weights, scales = aligned(32 * 32), np.empty(32, np.float32)
-    step.pack_rows(weight.numpy(), order, weights, scales)
-    out = np.zeros((1, 32), np.float32)
+    weights, rounded = packed(weight, order), reference.round_weight(weight)
     for row in range(32):
-        step.unpack_row(weights, 0, scales[row], row, 32, out, 0, np.float32(1))
-        wanted = weight[order[row]] if order[row] >= 0 else torch.zeros(32)
-        torch.testing.assert_close(torch.from_numpy(out[0]), wanted, atol=float(weight.abs().max()) / 250, rtol=0)
+        wanted = rounded[order[row]] if order[row] >= 0 else torch.zeros(32)
+        torch.testing.assert_close(unpacked(weights, row, 32), wanted, rtol=1e-6, atol=1e-7)
 
 
 @njit

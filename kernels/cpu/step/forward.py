@@ -1,8 +1,10 @@
 """The forward pass of an int8 decoder as one call, for any mix of decoded tokens, drafts and prefill chunks.
 
-Weights are int8 with a scale a row; the inputs of every product are int8 with a scale for each 32 values, quantised per
-token; sums are int32 within a group and float32 across; the residual stream is float32, the KV cache bfloat16. All of
-a token's sums are made in one order, so its results are bit for bit those it would have alone.
+Weights are int8 with a scale for 64 of a row; the inputs of every product are int8 with a scale for each 32 values,
+quantised per token; those of attention and of the head, which matter most, have as many bits again for what rounding
+leaves (benchmarks/int8_accuracy.py). Sums are int32 within a group and float32 across; the residual stream is float32,
+the KV cache bfloat16. All of a token's sums are made in one order, so its results are bit for bit those it would have
+alone.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from structgen.kernels.cpu.bits import JIT, exp, widen
 from structgen.kernels.cpu.step import vector
 from structgen.kernels.cpu.step.attention import TOKENS, attend, rotate_and_store
 from structgen.kernels.cpu.step.packing import unpack_row
-from structgen.kernels.cpu.step.tiles import linear_1, linear_2, linear_4
+from structgen.kernels.cpu.step.tiles import BLOCK, BLOCK_BYTES, fine_1, fine_2, linear_1, linear_2, linear_4
 
 SERIAL = 4  # tokens up to which work of a token each is not worth a parallel region
 
 
 class Shape(NamedTuple):
-    """Sizes; those with "padded" in their description are multiples of 32, with zeros behind the real ones."""
+    """Sizes; those with "padded" in their description are multiples of 64, with zeros behind the real ones."""
 
     hidden: int  # real
     width: int  # hidden, padded
@@ -55,16 +57,12 @@ class Layer(NamedTuple):
     """Columns of the table of layers: offsets in the weights (bytes) or the parameters (floats); -1: there is none."""
 
     qkv: int
-    qkv_scale: int
     qkv_bias: int
     out: int
-    out_scale: int
     out_bias: int
     gate_up: int
-    gate_up_scale: int
     gate_up_bias: int
     down: int
-    down_scale: int
     down_bias: int
     before_attention: int
     after_attention: int
@@ -92,24 +90,42 @@ class Inputs(NamedTuple):
 
 @njit(**JIT)
 def _tile_rows(
-    isa: Any, weight: Any, scale: Any, groups: Any, x: Any, xs: Any, xn: Any, out: Any, stride: Any, tokens: Any
+    isa: Any, weight: Any, blocks: Any, x: Any, xs: Any, xn: Any, out: Any, stride: Any, tokens: Any
 ) -> None:
     """32 weight rows for all tokens; all but the numbers are addresses."""
     t = np.int64(0)
-    size = groups * 32
+    size, groups = blocks * BLOCK, blocks * 2
     while t < tokens:
         a, s, n, to = x + t * size, xs + 4 * t * groups, xn + 4 * t * groups, out + 4 * t * stride
         left = tokens - t
         # The next 32 rows are fetched while the tokens behind the first four go over these: a quarter each.
-        ahead = weight + 32 * size + 64 * t if t < 16 else weight
+        ahead = weight + blocks * BLOCK_BYTES + 128 * t if t < 16 else weight
         if left >= 4:
-            linear_4(isa, weight, ahead, scale, groups, a, s, n, to, stride)
+            linear_4(isa, weight, ahead, blocks, a, s, n, to, stride)
             t += 4
         elif left >= 2:
-            linear_2(isa, weight, ahead, scale, groups, a, s, n, to, stride)
+            linear_2(isa, weight, ahead, blocks, a, s, n, to, stride)
             t += 2
         else:
-            linear_1(isa, weight, ahead, scale, groups, a, s, n, to, stride)
+            linear_1(isa, weight, ahead, blocks, a, s, n, to, stride)
+            t += 1
+
+
+@njit(**JIT)
+def _fine_rows(
+    isa: Any, weight: Any, blocks: Any, x: Any, xs: Any, xn: Any, out: Any, stride: Any, tokens: Any
+) -> None:
+    """`_tile_rows` of inputs with two rows a token."""
+    t = np.int64(0)
+    size, groups = blocks * BLOCK, blocks * 2
+    while t < tokens:
+        a, s, n, to = x + 2 * t * size, xs + 8 * t * groups, xn + 8 * t * groups, out + 4 * t * stride
+        ahead = weight + blocks * BLOCK_BYTES + 256 * t if t < 8 else weight
+        if tokens - t >= 2:
+            fine_2(isa, weight, ahead, blocks, a, s, n, to, stride)
+            t += 2
+        else:
+            fine_1(isa, weight, ahead, blocks, a, s, n, to, stride)
             t += 1
 
 
@@ -139,29 +155,23 @@ def _linear(
     weights: Any,
     at: Any,
     params: Any,
-    scale: Any,
     bias: Any,
     rows: Any,
     size: Any,
     x: Any,
     tokens: Any,
     out: Any,
+    is_fine: Any,
 ) -> None:
-    """out f32 [T, rows] = x . W^T + b; rows and size are padded."""
+    """out f32 [T, rows] = x . W^T + b; rows and size are padded; fine: x has two rows a token (`_quantise_fine`)."""
     for i in prange(rows // 32):
         row = np.int64(i) * 32
-        _tile_rows(
-            isa,
-            weights.ctypes.data + at + row * size,
-            params.ctypes.data + 4 * (scale + row),
-            size // 32,
-            x.values.ctypes.data,
-            x.scales.ctypes.data,
-            x.sums.ctypes.data,
-            out.ctypes.data + 4 * row,
-            out.shape[1],
-            tokens,
-        )
+        weight = weights.ctypes.data + at + row // 32 * (size // BLOCK) * BLOCK_BYTES
+        a, s, n, to = x.values.ctypes.data, x.scales.ctypes.data, x.sums.ctypes.data, out.ctypes.data + 4 * row
+        if is_fine:
+            _fine_rows(isa, weight, size // BLOCK, a, s, n, to, out.shape[1], tokens)
+        else:
+            _tile_rows(isa, weight, size // BLOCK, a, s, n, to, out.shape[1], tokens)
         if bias >= 0:
             _add_bias(params.ctypes.data + 4 * (bias + row), out.ctypes.data + 4 * row, 4 * out.shape[1], tokens)
 
@@ -172,7 +182,6 @@ def _gated(
     weights: Any,
     at: Any,
     params: Any,
-    scale: Any,
     bias: Any,
     inner: Any,
     size: Any,
@@ -187,9 +196,8 @@ def _gated(
         row = np.int64(i) * 32
         _tile_rows(
             isa,
-            weights.ctypes.data + at + row * size,
-            params.ctypes.data + 4 * (scale + row),
-            size // 32,
+            weights.ctypes.data + at + row // 32 * (size // BLOCK) * BLOCK_BYTES,
+            size // BLOCK,
             x.values.ctypes.data,
             x.scales.ctypes.data,
             x.sums.ctypes.data,
@@ -219,6 +227,24 @@ def _quantise(x: Any, t: Any, size: Any, to: Any) -> None:
         sums = vector.store_bytes(values + 32 * g, low, high, inverse)
         to.scales[t * groups + g] = largest * np.float32(1 / 127)
         to.sums[t * groups + g] = -128 * sums
+
+
+@njit(**JIT)
+def _quantise_fine(x: Any, t: Any, size: Any, to: Any) -> None:
+    """As `_quantise`, into rows 2 t and 2 t + 1: the second holds what rounding left of the first, 254 times finer."""
+    values = to.values.ctypes.data + 2 * t * size
+    groups = size // 32
+    for g in range(groups):
+        low, high = vector.load(x + 128 * g), vector.load(x + 128 * g + 64)
+        largest = vector.largest(vector.larger(vector.size(low), vector.size(high)))
+        inverse = np.float32(127) / largest if largest > 0 else np.float32(0)
+        scale = largest * np.float32(1 / 127)
+        first, second = 2 * t * groups + g, (2 * t + 1) * groups + g
+        to.scales[first] = scale
+        to.sums[first] = -128 * vector.store_bytes(values + 32 * g, low, high, inverse)
+        low, high = vector.remainder(low, inverse), vector.remainder(high, inverse)
+        to.scales[second] = scale * np.float32(1 / 254)
+        to.sums[second] = -128 * vector.store_bytes(values + size + 32 * g, low, high, np.float32(254))
 
 
 @njit(**JIT)
@@ -252,8 +278,9 @@ def _absorb(x: Any, residual: Any, shape: Any, factors: Any, params: Any, norm: 
 
 @njit(**JIT)
 def _enter(
-    x: Any, residual: Any, t: Any, shape: Any, factors: Any, params: Any, after: Any, before: Any, spare: Any, to: Any
-) -> None:
+    x: Any, residual: Any, t: Any, shape: Any, factors: Any, params: Any, after: Any, before: Any, spare: Any, to: Any,
+    is_fine: Any,
+) -> None:  # fmt: skip
     """Take in a layer's output, and read the next one's input; see `_enter_all`."""
     at = 4 * t * shape.width
     source = residual.ctypes.data + at
@@ -263,7 +290,10 @@ def _enter(
         factor = _inverse_root(source, shape.width, shape.hidden, factors.eps)
         _scale(source, shape.width, factor, params.ctypes.data + 4 * before, spare.ctypes.data + at)
         source = spare.ctypes.data + at
-    _quantise(source, t, shape.width, to)
+    if is_fine:
+        _quantise_fine(source, t, shape.width, to)
+    else:
+        _quantise(source, t, shape.width, to)
 
 
 @njit(**JIT)
@@ -288,15 +318,15 @@ def _norm_heads(qkv: Any, t: Any, shape: Any, factors: Any, params: Any, q_norm:
 @njit(parallel=True, **JIT)
 def _enter_all(
     x: Any, residual: Any, tokens: Any, shape: Any, factors: Any, params: Any, after: Any, before: Any, spare: Any,
-    to: Any,
+    to: Any, is_fine: Any,
 ) -> None:  # fmt: skip
     """Take in a layer's output (``after``: its norm; -2: there is none yet), and read the next one's input."""
     if tokens <= SERIAL:
         for t in range(tokens):
-            _enter(x, residual, t, shape, factors, params, after, before, spare, to)
+            _enter(x, residual, t, shape, factors, params, after, before, spare, to, is_fine)
         return
     for i in prange(tokens):
-        _enter(x, residual, np.int64(i), shape, factors, params, after, before, spare, to)
+        _enter(x, residual, np.int64(i), shape, factors, params, after, before, spare, to, is_fine)
 
 
 @njit(parallel=True, **JIT)
@@ -360,14 +390,14 @@ def _list_items(query_starts: Any, context_lens: Any, items: Any) -> Any:
 
 @njit(**JIT)
 def embed(
-    shape: Any, factors: Any, weights: Any, head: Any, params: Any, head_scale: Any, embedding: Any, ids: Any, out: Any
+    shape: Any, factors: Any, weights: Any, head: Any, embedding: Any, ids: Any, out: Any
 ) -> None:
     """out f32 [T, width]: from the head's rows where they are tied, else from ``embedding`` uint16 (bfloat16)."""
     factor = np.float32(factors.embedding)
     for t in range(ids.shape[0]):
         row = ids[t]
         if shape.is_tied:
-            unpack_row(weights, head, params[head_scale + row], row, shape.width, out, t, factor)
+            unpack_row(weights, head, row, shape.width, out, t, factor)
         else:
             for k in range(shape.hidden):
                 out[t, k] = widen(embedding[row, k]) * factor
@@ -407,18 +437,18 @@ def run_layers(
     tokens = positions.shape[0]
     num_items = _list_items(query_starts, context_lens, items)
     qkv_rows = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-    qkv_rows = (qkv_rows + 31) // 32 * 32
+    qkv_rows = (qkv_rows + 63) // 64 * 64
     group = shape.heads // shape.kv_heads
     after = np.int64(-2)
     for number in range(layers.shape[0]):
         layer = layers[number]
         base = number * layer_size
         _enter_all(
-            x, residual, tokens, shape, factors, params, after, layer[column.before_attention], spare, inputs
+            x, residual, tokens, shape, factors, params, after, layer[column.before_attention], spare, inputs, True
         )
         _linear(
-            isa, weights, layer[column.qkv], params, layer[column.qkv_scale], layer[column.qkv_bias], qkv_rows,
-            shape.width, inputs, tokens, wide,
+            isa, weights, layer[column.qkv], params, layer[column.qkv_bias], qkv_rows,
+            shape.width, inputs, tokens, wide, True,
         )  # fmt: skip
         _place_all(
             wide, tokens, shape, factors, params, layer[column.q_norm], layer[column.k_norm], positions, slots, cos_sin,
@@ -431,21 +461,21 @@ def run_layers(
         )  # fmt: skip
         _quantise_all(mixed, tokens, shape.mixed, inputs)
         _linear(
-            isa, weights, layer[column.out], params, layer[column.out_scale], layer[column.out_bias], shape.width,
-            shape.mixed, inputs, tokens, x,
+            isa, weights, layer[column.out], params, layer[column.out_bias], shape.width,
+            shape.mixed, inputs, tokens, x, False,
         )  # fmt: skip
         _enter_all(
             x, residual, tokens, shape, factors, params, layer[column.after_attention], layer[column.before_mlp], spare,
-            inputs,
+            inputs, False,
         )  # fmt: skip
         _gated(
-            isa, weights, layer[column.gate_up], params, layer[column.gate_up_scale], layer[column.gate_up_bias],
+            isa, weights, layer[column.gate_up], params, layer[column.gate_up_bias],
             shape.inner, shape.width, inputs, tokens, wide, inner, shape.is_gelu,
         )  # fmt: skip
         _quantise_all(inner, tokens, shape.inner, inputs)
         _linear(
-            isa, weights, layer[column.down], params, layer[column.down_scale], layer[column.down_bias], shape.width,
-            shape.inner, inputs, tokens, x,
+            isa, weights, layer[column.down], params, layer[column.down_bias], shape.width,
+            shape.inner, inputs, tokens, x, False,
         )  # fmt: skip
         after = layer[column.after_mlp]
 
@@ -458,7 +488,6 @@ def run_head(
     weights: Any,
     params: Any,
     head: Any,
-    head_scale: Any,
     norm: Any,
     after: Any,
     rows: Any,
@@ -475,10 +504,8 @@ def run_head(
             residual[r, k] = residual[t, k]
             x[r, k] = x[t, k]
     count = rows.shape[0]
-    _enter_all(x, residual, count, shape, factors, params, after, norm, spare, inputs)
-    _linear(
-        isa, weights, head, params, head_scale, np.int64(-1), shape.vocab, shape.width, inputs, count, logits
-    )
+    _enter_all(x, residual, count, shape, factors, params, after, norm, spare, inputs, True)
+    _linear(isa, weights, head, params, np.int64(-1), shape.vocab, shape.width, inputs, count, logits, True)
     if factors.logits != 1.0 or factors.logits_cap > 0.0:
         _scale_logits(logits, count, np.float32(factors.logits), np.float32(factors.logits_cap))
 

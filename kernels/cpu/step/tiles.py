@@ -49,6 +49,8 @@ VNNI: Isa = np.uint32(0)
 
 ROWS = 32  # weight rows of a tile
 GROUP = 32  # inputs that share one activation scale
+BLOCK = 64  # weights of a row that share one scale
+BLOCK_BYTES = ROWS * BLOCK + 2 * ROWS  # of a tile's weights and scales
 
 def find_isa() -> Isa:
     """The fastest way to multiply bytes that this processor has."""
@@ -112,79 +114,94 @@ _DOTS: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _linear_tile(tokens: int) -> Any:
+def _linear_tile(tokens: int, rows_of_one: int = 1) -> Any:
+    """A tile over ``tokens`` rows of inputs; ``rows_of_one`` at a time are one token's, and their sums are added."""
+
     @intrinsic
     def tile(
         typingctx: Any,
         isa: Any,
         weights: Any,
         ahead: Any,
-        scales: Any,
-        groups: Any,
+        blocks: Any,
         inputs: Any,
         input_scales: Any,
         input_sums: Any,
         out: Any,
         out_stride: Any,
     ) -> Any:
-        """out f32 [tokens, 32] = inputs [tokens, K] . weights [32, K]^T, K = 32 * groups.
+        """out f32 [tokens / rows_of_one, 32] = inputs [tokens, K] . weights [32, K]^T, K = 64 * blocks.
 
         Args:
-            weights: uint8 [groups][8][2][16][4], stored plus 128, 64-byte aligned.
-            ahead: what to fetch into the cache meanwhile: 256 bytes of each 1,024 (a group) from here on.
-            scales: f32 [32], of the weight rows.
+            weights: `BLOCK_BYTES` a block, 64-byte aligned: uint8 [16][2][16][4] plus 128, bfloat16 [32] scales.
+            ahead: what to fetch into the cache meanwhile: 512 bytes of each block from here on.
             inputs: int8 [tokens, K].
-            input_scales, input_sums: f32 and int32 [tokens, groups]; sums are times -128.
+            input_scales, input_sums: f32 and int32 [tokens, K / 32]; sums are times -128.
             out_stride: elements from token to token.
         """
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            _, w, ahead, ws, groups, x, xs, xn, out, stride = args
+            _, w, ahead, blocks, x, xs, xn, out, stride = args
             dot = _DOTS[signature.args[0]]
-            is_vnni = signature.args[0] == types.uint32
-            size = builder.mul(groups, number(GROUP))
+            has_sums = signature.args[0] == types.uint32
+            size = builder.mul(blocks, number(BLOCK))
+            places = builder.mul(blocks, number(2 * 4))  # bytes of a token's scales
             sums = [[cgutils.alloca_once_value(builder, constant(F32, 0.0)) for _ in range(2)] for _ in range(tokens)]
-            with cgutils.for_range(builder, groups) as loop:
-                behind = builder.mul(loop.index, number(ROWS * GROUP))
-                at_weights = builder.add(w, behind)
-                for line in range(4):
+            with cgutils.for_range(builder, blocks) as loop:
+                behind = builder.mul(loop.index, number(BLOCK_BYTES))
+                block = builder.add(w, behind)
+                for line in range(8):
                     prefetch(builder, builder.add(builder.add(ahead, behind), number(64 * line)))
-                at_input = builder.add(x, builder.mul(loop.index, number(GROUP)))
+                at_input = builder.add(x, builder.mul(loop.index, number(BLOCK)))
+                place = builder.mul(loop.index, number(2 * 4))
                 rows = [builder.add(at_input, builder.mul(size, number(m))) for m in range(tokens)]
-                group = [builder.add(builder.mul(groups, number(m)), loop.index) for m in range(tokens)]
-                places = [builder.mul(index, number(4)) for index in group]
-                whole: list[list[Any]] = []
-                for m in range(tokens):
-                    start = constant(I32, 0)
-                    if is_vnni:
-                        start = splat_of(builder, load_from(builder, builder.add(xn, places[m]), I32, 4))
-                    whole.append([start, start])
-                for quad in range(GROUP // 4):
-                    block = builder.add(at_weights, number(128 * quad))
-                    w_low = load_from(builder, block, INTS, 64)
-                    w_high = load_from(builder, builder.add(block, number(64)), INTS, 64)
+                marks = [builder.add(place, builder.mul(places, number(m))) for m in range(tokens)]
+                parts: list[list[Any]] = [[None, None] for _ in range(tokens)]
+                for group in range(BLOCK // GROUP):
+                    _add_group(builder, dot, has_sums, block, rows, (xs, xn), marks, parts, group)
+                for half in range(2):
+                    scale = bf16_of(builder, builder.add(block, number(ROWS * BLOCK + 32 * half)))
                     for m in range(tokens):
-                        four = load_from(builder, builder.add(rows[m], number(4 * quad)), I32, 4)
-                        a = splat_of(builder, four)
-                        whole[m] = [dot(builder, whole[m][0], w_low, a), dot(builder, whole[m][1], w_high, a)]
-                for m in range(tokens):
-                    scale = splat_of(builder, load_from(builder, builder.add(xs, places[m]), F32, 4))
-                    for half in range(2):
-                        value = builder.sitofp(whole[m][half], FLOATS)
-                        total = fma_of(builder, value, scale, builder.load(sums[m][half]))
+                        total = fma_of(builder, parts[m][half], scale, builder.load(sums[m][half]))
                         builder.store(total, sums[m][half])
-            for half in range(2):
-                scale = load_from(builder, builder.add(ws, number(64 * half)), FLOATS, 4)
-                for m in range(tokens):
+            for m in range(tokens // rows_of_one):
+                for half in range(2):
+                    first, *others = (builder.load(sums[m * rows_of_one + i][half]) for i in range(rows_of_one))
+                    value = builder.fadd(first, others[0]) if others else first
                     place = builder.add(builder.mul(stride, number(m)), number(16 * half))
-                    value = builder.fmul(builder.load(sums[m][half]), scale)
                     store_to(builder, value, builder.add(out, builder.mul(place, number(4))), 4)
             return context.get_dummy_value()
 
-        integers = (types.int64,) * 9
-        return types.void(isa, *integers), codegen
+        return types.void(isa, *(types.int64,) * 8), codegen
 
     return tile
+
+
+def _add_group(
+    builder: Any, dot: Any, has_sums: bool, block: Any, rows: Any, scales: Any, marks: Any, parts: Any, group: int
+) -> None:
+    """parts [tokens][2] += the products of one group of inputs, times its scale."""
+    scales_at, sums_at = (
+        [builder.add(builder.add(base, mark), number(4 * group)) for mark in marks] for base in scales
+    )
+    zero = constant(I32, 0)
+    starts = [splat_of(builder, load_from(builder, at, I32, 4)) if has_sums else zero for at in sums_at]
+    whole = [[start, start] for start in starts]
+    for quad in range(GROUP // 4):
+        at = builder.add(block, number(ROWS * GROUP * group + 128 * quad))
+        low = load_from(builder, at, INTS, 64)
+        high = load_from(builder, builder.add(at, number(64)), INTS, 64)
+        for m, row in enumerate(rows):
+            four = load_from(builder, builder.add(row, number(GROUP * group + 4 * quad)), I32, 4)
+            a = splat_of(builder, four)
+            whole[m] = [dot(builder, whole[m][0], low, a), dot(builder, whole[m][1], high, a)]
+    for m, at in enumerate(scales_at):
+        scale = splat_of(builder, load_from(builder, at, F32, 4))
+        for half in range(2):
+            value = builder.sitofp(whole[m][half], FLOATS)
+            before = parts[m][half]
+            fresh = builder.fmul(value, scale) if before is None else fma_of(builder, value, scale, before)
+            parts[m][half] = fresh
 
 
 def _mix_tile(rows: int, columns: int) -> Any:
@@ -244,5 +261,6 @@ def _mix_tile(rows: int, columns: int) -> Any:
 
 
 linear_1, linear_2, linear_4 = _linear_tile(1), _linear_tile(2), _linear_tile(4)
+fine_1, fine_2 = _linear_tile(2, 2), _linear_tile(4, 2)
 mix_1, mix_3, mix_4, mix_6 = _mix_tile(1, 4), _mix_tile(3, 4), _mix_tile(4, 4), _mix_tile(6, 4)
 narrow_1, narrow_4 = _mix_tile(1, 1), _mix_tile(4, 1)

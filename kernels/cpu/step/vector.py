@@ -222,6 +222,13 @@ def exp_or_0(builder: Any, x: Any) -> Any:
     return builder.select(shown, _exp(builder, x), constant(F32, 0.0))
 
 
+@_define(floats, floats, types.float32)
+def remainder(builder: Any, a: Any, factor: Any) -> Any:
+    """What rounding to even leaves of a times ``factor``: between -0.5 and 0.5."""
+    scaled = builder.fmul(a, splat_of(builder, factor))
+    return builder.fsub(scaled, call_llvm(builder, "llvm.rint.v16f32", FLOATS, scaled))
+
+
 @_define(types.int32, types.int64, floats, floats, types.float32)
 def store_bytes(builder: Any, address: Any, low: Any, high: Any, factor: Any) -> Any:
     """Store 32 int8: low and high times ``factor``, rounded to even; returns their sum."""
