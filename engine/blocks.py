@@ -94,6 +94,10 @@ class BlockPool:
             found.append(block)
         return found
 
+    def count_registered(self, hashes: Sequence[BlockHash]) -> int:
+        """How many of a prefix's blocks `lookup` would find, but for collisions."""
+        return next((index for index, block_hash in enumerate(hashes) if block_hash not in self._by_hash), len(hashes))
+
     def is_private(self, block: BlockId) -> bool:
         """Whether one block table alone names it and `lookup` does not find it: only then may it be written again."""
         return self._refs[block] == 1 and block not in self._contents

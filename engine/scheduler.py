@@ -24,6 +24,7 @@ from structgen.errors import RequestError
 _in_order = attrgetter("order")
 
 # Logits of a whole chunk are wanted to score a prompt: 64 rows of 128,256 tokens are 33 MB.
+_MAX_HELD = 64  # waiting requests that are looked at in a step
 _MAX_SCORED = 64
 
 
@@ -161,7 +162,7 @@ class Scheduler:
     def _give_way(self) -> list[Request]:
         """Preempt running requests of less priority than the first waiting one, until it can be admitted."""
         yielded: list[Request] = []
-        first = next((request for request in self.waiting if not self._waits_for_leader(request)), None)
+        first = next((request for request in self.waiting[:_MAX_HELD] if not self._is_held(request)), None)
         while first is not None and self.running and self.running[-1].priority > first.priority:
             has_seat = len(self.running) < self.config.max_num_seqs
             if has_seat and self._has_room(first, self._computed_prefix(first)):
@@ -196,9 +197,9 @@ class Scheduler:
 
     def _admit_waiting(self, chunks: list[Chunk], copies: list[tuple[BlockId, BlockId]], budget: int) -> int:
         index = 0
-        while index < len(self.waiting) and len(self.running) < self.config.max_num_seqs and budget > 0:
+        while index < min(len(self.waiting), _MAX_HELD) and len(self.running) < self.config.max_num_seqs and budget > 0:
             request = self.waiting[index]
-            if self._waits_for_leader(request):
+            if self._is_held(request):
                 index += 1
                 continue
             prefix = self._computed_prefix(request)
@@ -235,6 +236,28 @@ class Scheduler:
         start = request.num_computed
         is_sampled = start + count == len(request.token_ids)
         return Chunk(request, start, count, is_sampled, is_scored=request.scores_prompt)
+
+    def _is_held(self, request: Request) -> bool:
+        """Whether it pays to wait: another request is computing what comes next of this one's prompt."""
+        return self._waits_for_leader(request) or self._waits_for_block(request)
+
+    def _waits_for_block(self, request: Request) -> bool:
+        """A running request computes the block behind what the prefix cache has of this prompt.
+
+        It goes on in every step or leaves ``running``, so the wait ends.
+        """
+        if not self.config.enable_prefix_caching or not self.running:
+            return False
+        size = self.pool.block_size
+        most = request.num_reusable // size
+        hashes = request.hashes(most, size)
+        index = self.pool.count_registered(hashes)
+        return index < most and any(
+            len(other.token_ids) // size > index
+            and other.num_computed < (index + 1) * size
+            and other.hashes(index + 1, size)[index] == hashes[index]
+            for other in self.running
+        )
 
     def _waits_for_leader(self, request: Request) -> bool:
         leader = request.leader

@@ -96,15 +96,21 @@ PROMPTS = ("Hello", "the cat and the dog", "a", '{"name": "' * 5, "x" * 70, "0 1
 TinyRun = Callable[[int, int, bool, int], list[list[int]]]
 
 
-@pytest.fixture(scope="module")
-def tiny_run(tiny_model: Callable[..., Path]) -> TinyRun:
-    """``tiny_run(batch, chunk, caching, preempt_every)`` on the real runner, a random model of two layers, f32."""
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def tiny_run(request: pytest.FixtureRequest, tiny_model: Callable[..., Path]) -> TinyRun:
+    """``tiny_run(batch, chunk, caching, preempt_every)`` on the real runners, a random model of two layers."""
+    from structgen.engine.int8_runner import Int8Runner
     from structgen.engine.runner import Runner
     from structgen.engine.tokenizer import Tokenizer
 
     path = tiny_model("llama")
     tokenizer = Tokenizer.load(path)
-    runner = Runner(path, dtype="float32", device="cpu", kv_cache_tokens=4096, max_num_batched_tokens=512)
+    sizes = {"kv_cache_tokens": 4096, "max_num_batched_tokens": 512}
+    runner: Runner | Int8Runner
+    if request.param == "int8":
+        runner = Int8Runner(path, **sizes)
+    else:
+        runner = Runner(path, dtype="float32", device="cpu", **sizes)
     prompts = [tokenizer.encode(f"{i} {text}") for i, text in zip(range(16), PROMPTS * 3, strict=False)]
 
     def tiny_run(batch: int, chunk: int, caching: bool, preempt_every: int) -> list[list[int]]:
@@ -136,3 +142,33 @@ def test_tiny_model(
     tiny_run: TinyRun, alone: list[list[int]], batch: int, chunk: int, caching: bool, preempt_every: int
 ):
     assert tiny_run(batch, chunk, caching, preempt_every) == alone
+
+
+@pytest.mark.parametrize("chunk", [4, 16, 64])
+def test_a_prefix_is_computed_once(chunk: int):
+    """Requests that come together, with one beginning: the others wait until the first has computed it."""
+    prefix = [i % 7 for i in range(40)]
+    prompts = [[*prefix, i, i + 1, i % 3] for i in range(8)] + [[9, 9, 9]]
+    core = make_core(FakeRunner(num_blocks=64), max_num_batched_tokens=64, long_prefill_token_threshold=chunk)
+    requests = [make_request(p, max_tokens=5) for p in prompts]
+    drive(core, requests, batch=16, preempt_every=0)
+    assert [request.output_token_ids for request in requests] == [greedy_oracle(p, 5) for p in prompts]
+    size = core.config.block_size
+    alone = 40 % size + 3  # of each prompt, what no full block of the prefix holds
+    wanted = 40 + 3 + 7 * alone + 3 + sum(len(r.output_token_ids) - 1 for r in requests)
+    assert core.metrics.computed_tokens == wanted
+
+
+def test_who_waits_for_a_prefix_is_let_in_when_its_owner_goes():
+    prefix = [i % 7 for i in range(40)]
+    core = make_core(FakeRunner(num_blocks=64), long_prefill_token_threshold=8)
+    first, second = make_request([*prefix, 1], max_tokens=3), make_request([*prefix, 2], max_tokens=3)
+    for request in (first, second):
+        core.add(request)
+    core.step()
+    assert core.scheduler.waiting == [second]
+    core.abort(first)
+    while core.has_work:
+        core.step()
+        core.scheduler.check()
+    assert second.output_token_ids == greedy_oracle([*prefix, 2], 3)
