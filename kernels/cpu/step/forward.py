@@ -100,7 +100,7 @@ def _tile_rows(
         left = tokens - t
         # The next 32 rows are fetched while the tokens behind the first four go over these: a quarter each.
         ahead = weight + blocks * BLOCK_BYTES + 128 * t if t < 16 else weight
-        if left >= 4:
+        if left >= 4 and isa >= 4:
             linear_4(isa, weight, ahead, blocks, a, s, n, to, stride)
             t += 4
         elif left >= 2:
@@ -121,7 +121,7 @@ def _fine_rows(
     while t < tokens:
         a, s, n, to = x + 2 * t * size, xs + 8 * t * groups, xn + 8 * t * groups, out + 4 * t * stride
         ahead = weight + blocks * BLOCK_BYTES + 256 * t if t < 8 else weight
-        if tokens - t >= 2:
+        if tokens - t >= 2 and isa >= 4:
             fine_2(isa, weight, ahead, blocks, a, s, n, to, stride)
             t += 2
         else:

@@ -11,6 +11,8 @@ uint8          `PORTABLE`: plain vector arithmetic, on any processor
 uint16         `AVX2`: vpmaddubsw and vpmaddwd, 256 bits
 uint32         `VNNI`: vpdpbusd of AVX512-VNNI, 512 bits
 =============  ==================================================================
+
+Its value is the number of tokens whose sums fit into the registers.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ from structgen.kernels.cpu.step.vector import (
 )
 
 Isa = Any
-PORTABLE: Isa = np.uint8(0)
-AVX2: Isa = np.uint16(0)
-VNNI: Isa = np.uint32(0)
+PORTABLE: Isa = np.uint8(2)
+AVX2: Isa = np.uint16(2)
+VNNI: Isa = np.uint32(4)
 
 ROWS = 32  # weight rows of a tile
 GROUP = 32  # inputs that share one activation scale
@@ -86,10 +88,8 @@ def _dot_avx2(builder: Any, sums: Any, weights: Any, activations: Any) -> Any:
         lanes = ir.Constant(ir.VectorType(I32, 8), [8 * half + i for i in range(8)])
         pick = [builder.shuffle_vector(x, x, lanes) for x in (sums, weights, activations)]
         signed = builder.bitcast(builder.xor(pick[1], constant(I32, 0x80808080, 8)), bytes_)
-        negative = builder.icmp_signed("<", signed, constant(I8, 0, 32))
-        factor = builder.bitcast(pick[2], bytes_)
-        size = builder.select(negative, builder.neg(signed), signed)
-        turned = builder.select(negative, builder.neg(factor), factor)
+        size = call_llvm(builder, "llvm.abs.v32i8", bytes_, signed, ir.Constant(ir.IntType(1), 0))
+        turned = call_llvm(builder, "llvm.x86.avx2.psign.b", bytes_, builder.bitcast(pick[2], bytes_), signed)
         pairs = call_llvm(builder, "llvm.x86.avx2.pmadd.ub.sw", shorts, size, turned)
         quads = call_llvm(builder, "llvm.x86.avx2.pmadd.wd", ints, pairs, constant(I16, 1, 16))
         halves.append(builder.add(pick[0], quads))
