@@ -224,7 +224,7 @@ def bench_parser() -> Parser:
         "Measures one thing and prints a table, or with --json one JSON object.\n\n"
         "  masks       times to and between masks over JSON Schemas or Lark grammars, beside peers with --vs\n"
         "  latency     time to first token and between tokens, one request at a time, with and without a grammar\n"
-        "  throughput  tokens per second of batches, beside transformers with --vs transformers",
+        "  throughput  tokens per second of batches, beside other engines with --vs",
     )
     parser.add_argument("what", choices=("masks", "latency", "throughput"), metavar="{masks,latency,throughput}")
     parser.add_argument("data", nargs="?", metavar="SCHEMAS", help="masks: .json or .jsonl file, folder, or builtin")
@@ -235,7 +235,11 @@ def bench_parser() -> Parser:
     parser.add_argument("--batch", default="1,16", metavar="A,B", help="throughput: batch sizes (default: 1,16)")
     parser.add_argument("--tokens", type=int, default=64, metavar="N", help="tokens a request (default: 64)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="measurements each; medians are shown")
-    parser.add_argument("--vs", metavar="A,B", help="masks: llguidance,xgrammar; throughput: transformers; same run")
+    parser.add_argument(
+        "--vs",
+        metavar="A,B",
+        help="peers in the same run; masks: llguidance,xgrammar; throughput: transformers,llama-cpp",
+    )
     parser.add_argument("--passes", type=int, default=2, metavar="N", help="masks: visits to each schema (default: 2)")
     parser.add_argument(
         "--gc", action=argparse.BooleanOptionalAction, default=True, help="masks: garbage collector (default: on)"
@@ -243,7 +247,7 @@ def bench_parser() -> Parser:
     parser.add_argument(
         "--timeout", type=float, default=60, metavar="S", help="masks: seconds at most at a schema (default: 60)"
     )
-    parser.add_argument("--chart", metavar="OUT", help="masks: draw a chart, a .png or .svg file")
+    parser.add_argument("--chart", metavar="OUT", help="masks, throughput: draw a chart, a .png or .svg file")
     _model(parser)
     parser.add_argument(
         "--json", nargs="?", const=True, default=False, metavar="OUT", help="print one JSON object, or write it to OUT"

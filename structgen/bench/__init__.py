@@ -124,15 +124,16 @@ def _misplaced(args: argparse.Namespace) -> str | None:
     if args.vs is not None:
         if args.what == "latency":
             return "--vs belongs to throughput and masks, not to latency"
-        if (args.vs == "transformers") != (args.what == "throughput"):
+        engines = {"transformers", "llama-cpp"} & set(args.vs.split(","))
+        if bool(engines) != (args.what == "throughput"):
             return (
-                f"--vs {args.vs}: transformers belongs to throughput; masks has --vs with any of llguidance, xgrammar, "
-                "separated by commas"
+                f"--vs {args.vs}: transformers and llama-cpp belong to throughput; masks has --vs with any of "
+                "llguidance, xgrammar, separated by commas"
             )
-    if args.what != "masks":
-        for name in ("chart", "grammars"):
-            if getattr(args, name) is not None:
-                return f"--{name} belongs to masks, not to {args.what}"
+    if args.what == "latency" and args.chart is not None:
+        return "--chart belongs to masks and throughput, not to latency"
+    if args.what != "masks" and args.grammars is not None:
+        return f"--grammars belongs to masks, not to {args.what}"
     return None
 
 

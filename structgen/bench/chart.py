@@ -1,4 +1,4 @@
-"""A chart of the mask benchmark. Needs matplotlib: ``pip install "structgen[bench]"``."""
+"""Charts of benchmarks. Needs matplotlib: ``pip install "structgen[bench]"``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = (".png", ".svg")
 _COLORS = ("#2a78d6", "#eb6834", "#1baf7a", "#eda100")  # ours first; told apart by colour-blind readers too
 _INK, _GREY, _LINE = "#222222", "#666666", "#dddddd"
 
-Panels = Mapping[str, Mapping[str, Mapping[str, float]]]  # title -> engine -> percentile -> microseconds
+Panels = Mapping[str, Mapping[str, Mapping[str, float]]]  # title -> engine -> bar -> value
 
 
 def check(path: str) -> None:
@@ -32,7 +32,13 @@ def check(path: str) -> None:
         raise StructgenError('--chart needs matplotlib: pip install "structgen[bench]"') from error
 
 
-def draw(path: str, panels: Panels, title: str, footer: Sequence[str]) -> None:
+def draw(
+    path: str,
+    panels: Panels,
+    title: str,
+    footer: Sequence[str],
+    unit: str = "microseconds (log scale; lower is better)",
+) -> None:
     """Bars on a logarithmic scale, a panel each, written to ``path`` (PNG or SVG by its ending)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -59,7 +65,7 @@ def draw(path: str, panels: Panels, title: str, footer: Sequence[str]) -> None:
         for side in ("top", "right", "left"):
             place.spines[side].set_visible(False)
         place.spines["bottom"].set_color(_LINE)
-    axes[0].set_ylabel("microseconds (log scale; lower is better)", fontsize=8.5, color=_GREY)
+    axes[0].set_ylabel(unit, fontsize=8.5, color=_GREY)
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper right", ncols=len(names), frameon=False, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=_INK)

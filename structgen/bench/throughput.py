@@ -1,46 +1,50 @@
-"""Tokens per second of batches, and the same by transformers on the same weights when asked for."""
+"""Tokens per second of batches and what each request sees, beside other engines on the same weights when asked for."""
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from structgen.bench import Report
+from structgen.bench import Report, percentile
+from structgen.bench.rivals import NAMES, Run, Served, open_rival
 from structgen.bench.workload import PROMPTS
 from structgen.console import working
-from structgen.errors import ModelError, RequestError
+from structgen.errors import RequestError
 
 if TYPE_CHECKING:
     import argparse
 
     from structgen.engine.llm import LLM
 
-Run = Callable[[int], int]  # batch size -> tokens generated
+_Timed = list[tuple[Served, float]]  # with seconds
 
 
 def measure(args: argparse.Namespace) -> Report:
     """Runs every batch size ``--repeat`` times; rivals take turns, so that a busy moment hits each."""
+    from structgen.bench import chart
     from structgen.cli import load
 
-    sizes = _sizes(args.batch)
+    sizes, rivals = _sizes(args.batch), _rivals(args.vs)
+    if args.chart is not None:
+        chart.check(args.chart)
     llm = load(args)
     runs: dict[str, Run] = {"structgen": _ours(llm, args.tokens)}
-    if args.vs == "transformers":
-        with working("loading transformers", quiet=args.quiet):
-            runs["transformers"] = _transformers(llm, args)
-    rows = []
+    for name in rivals:
+        with working(f"loading {name}", quiet=args.quiet):
+            runs[name] = open_rival(name, llm, args.model, args.tokens)
+    rows: list[dict[str, Any]] = []
     for size in sizes:
         with working(f"batch {size}", quiet=args.quiet):
-            speeds = _take_turns(runs, size, args.repeat)
-        row: dict[str, Any] = {"batch": size, **{f"{name}_tok/s": median(v) for name, v in speeds.items()}}
-        if "transformers" in speeds:
-            row["ratio"] = median(speeds["structgen"]) / median(speeds["transformers"])
-        rows.append(row)
-    notes = [f"{args.model}, greedy, {args.tokens} tokens a request, medians of {args.repeat}; prompts included"]
+            rows += _compare(_take_turns(runs, size, args.repeat), size)
+    notes = [
+        f"{args.model}, greedy, {args.tokens} tokens a request, prompts included; medians of {args.repeat}, taking "
+        "turns; times in ms",
+        "TTFT: to the first token; ITL: between tokens; TPOT: a request's mean ITL; e2e: to the last token",
+    ]
+    if args.chart is not None:
+        _draw(args.chart, rows, notes)
     return Report("Throughput", rows, notes, {"model": args.model, "tokens": args.tokens})
 
 
@@ -54,20 +58,62 @@ def _sizes(text: str) -> list[int]:
     return sizes
 
 
-def _take_turns(runs: dict[str, Run], size: int, repeat: int) -> dict[str, list[float]]:
-    speeds: dict[str, list[float]] = {name: [] for name in runs}
+def _rivals(text: str | None) -> list[str]:
+    names = text.split(",") if text else []
+    unknown = sorted(set(names) - set(NAMES))
+    if unknown:
+        raise RequestError(f"--vs names {', '.join(unknown)}; allowed for throughput: {', '.join(NAMES)}")
+    return names
+
+
+def _take_turns(runs: dict[str, Run], size: int, repeat: int) -> dict[str, _Timed]:
+    prompts = [PROMPTS[i % len(PROMPTS)] for i in range(size)]
     for run in runs.values():
-        run(size)  # not counted: first calls compile and allocate
+        run(prompts)  # not counted: first calls compile and allocate
+    timed: dict[str, _Timed] = {name: [] for name in runs}
     for _ in range(repeat):
         for name, run in runs.items():
             start = time.perf_counter()
-            tokens = run(size)
-            speeds[name].append(tokens / (time.perf_counter() - start))
-    return speeds
+            served = run(prompts)
+            timed[name].append((served, time.perf_counter() - start))
+    return timed
 
 
-def _prompts(size: int) -> list[str]:
-    return [PROMPTS[i % len(PROMPTS)] for i in range(size)]
+def _compare(timed: dict[str, _Timed], size: int) -> list[dict[str, Any]]:
+    rows = [_row(name, size, runs) for name, runs in timed.items()]
+    for row in rows:
+        row["structgen_/_it"] = rows[0]["tokens/s"] / row["tokens/s"]
+    return rows
+
+
+def _row(name: str, size: int, timed: _Timed) -> dict[str, Any]:
+    first = [value for served, _ in timed for value in served.first]
+    gaps = [value for served, _ in timed for value in served.gaps]
+    ends = [value for served, _ in timed for value in served.ends]
+    own = [
+        (end - start) / (served.tokens / size - 1)
+        for served, _ in timed
+        for start, end in zip(served.first, served.ends, strict=True)
+        if served.tokens > size
+    ]
+    row: dict[str, Any] = {"engine": name, "batch": size}
+    row["tokens/s"] = median(served.tokens / seconds for served, seconds in timed)
+    for label, values in (("TTFT", first), ("ITL", gaps), ("TPOT", own), ("e2e", ends)):
+        for share in (0.5, 0.99):
+            value = percentile(values, share)
+            row[f"{label}_p{share * 100:.0f}"] = None if value is None else value * 1000
+    return row
+
+
+def _draw(path: str, rows: Sequence[dict[str, Any]], notes: Sequence[str]) -> None:
+    from structgen.bench.chart import draw
+
+    panels: dict[str, dict[str, dict[str, float]]] = {}
+    for title, key in (("tokens a second", "tokens/s"), ("TTFT p50, ms", "TTFT_p50"), ("ITL p50, ms", "ITL_p50")):
+        panel = panels.setdefault(title, {})
+        for row in rows:
+            panel.setdefault(row["engine"], {})[f"batch {row['batch']}"] = row[key] or 0.0
+    draw(path, panels, "Throughput", notes, unit="log scale")
 
 
 def _ours(llm: LLM, tokens: int) -> Run:
@@ -75,47 +121,13 @@ def _ours(llm: LLM, tokens: int) -> Run:
 
     params = SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True)
 
-    def run(size: int) -> int:
-        return sum(len(o.outputs[0].token_ids) for o in llm.generate(_prompts(size), params))
-
-    return run
-
-
-def _transformers(llm: LLM, args: argparse.Namespace) -> Run:
-    """The same file, read by transformers, in the type that our engine computes in."""
-    import torch
-    import transformers
-
-    from structgen.engine.resolve import resolve_model
-
-    library: Any = transformers  # untyped in parts
-    library.utils.logging.set_verbosity_error()
-    library.utils.logging.disable_progress_bar()
-    path = Path(resolve_model(args.model))
-    where: dict[str, Any] = {"pretrained_model_name_or_path": str(path)}
-    if path.is_file():
-        where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-        if hasattr(library, "GgufConfig"):  # older versions always unpack the weights
-            where["quantization_config"] = library.GgufConfig(dequantize=True)
-    try:
-        tokenizer = library.AutoTokenizer.from_pretrained(
-            path.parent if path.is_file() else path, gguf_file=where.get("gguf_file")
+    def run(prompts: Sequence[str]) -> Served:
+        outputs = llm.generate(list(prompts), params)
+        return Served(
+            tokens=sum(len(output.outputs[0].token_ids) for output in outputs),
+            first=[output.metrics.ttft_s for output in outputs if output.metrics.ttft_s is not None],
+            gaps=[gap for output in outputs for gap in output.metrics.itl_s],
+            ends=[output.metrics.e2e_s for output in outputs],
         )
-        model = library.AutoModelForCausalLM.from_pretrained(**where, dtype=llm.dtype).eval()
-    except (OSError, ValueError, ImportError) as error:
-        raise ModelError(f"transformers cannot load {args.model}: {error}") from error
-    tokenizer.padding_side = "left"
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-
-    def run(size: int) -> int:
-        batch = tokenizer(_prompts(size), return_tensors="pt", padding=True)
-        with torch.inference_mode(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            out = model.generate(
-                **batch, max_new_tokens=args.tokens, min_new_tokens=args.tokens, do_sample=False,
-                pad_token_id=tokenizer.pad_token_id,
-            )  # fmt: skip
-        return int(out[:, batch["input_ids"].shape[1] :].numel())
 
     return run

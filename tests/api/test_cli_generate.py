@@ -158,9 +158,13 @@ def test_bench(capsys: pytest.CaptureFixture[str], tiny_folder: Path, what: str)
 def test_bench_against_transformers(capsys: pytest.CaptureFixture[str], tiny_folder: Path) -> None:
     words = ["bench", "throughput", "--vs", "transformers", "--json", "--tokens", "4", "--repeat", "1", "--batch", "2"]
     assert main([*words, "--model", str(tiny_folder), "--dtype", "float32"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row["structgen_tok/s"] > 0
-    assert row["transformers_tok/s"] > 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["engine"] for row in rows] == ["structgen", "transformers"]
+    assert rows[1]["structgen_/_it"] == pytest.approx(rows[0]["tokens/s"] / rows[1]["tokens/s"])
+    for row in rows:
+        assert row["tokens/s"] > 0
+        assert 0 < row["TTFT_p50"] <= row["TTFT_p99"] < row["e2e_p50"] <= row["e2e_p99"]
+        assert row["TPOT_p50"] * 3 + row["TTFT_p50"] == pytest.approx(row["e2e_p50"], rel=0.5)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
