@@ -124,7 +124,7 @@ def _misplaced(args: argparse.Namespace) -> str | None:
     if args.vs is not None:
         if args.what == "latency":
             return "--vs belongs to throughput and masks, not to latency"
-        engines = {"transformers", "llama-cpp"} & set(args.vs.split(","))
+        engines = {"transformers", "llama-cpp"} & {name.partition("=")[0] for name in args.vs.split(",")}
         if bool(engines) != (args.what == "throughput"):
             return (
                 f"--vs {args.vs}: transformers and llama-cpp belong to throughput; masks has --vs with any of "

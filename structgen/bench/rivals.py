@@ -46,12 +46,13 @@ Run = Callable[[Sequence[str]], Served]
 
 
 def open_rival(name: str, llm: LLM, model: str, tokens: int) -> Run:
-    """What serves a batch of prompts with that many tokens each.
+    """What serves a batch of prompts with that many tokens each. A name may say which file to read: "llama-cpp=FILE".
 
     Raises:
         ModelError, StructgenError: it is not installed, or cannot read the model.
     """
-    return _transformers(llm, model, tokens) if name == "transformers" else _llama_cpp(model, tokens)
+    engine, _, file = name.partition("=")
+    return (_transformers if engine == "transformers" else _llama_cpp)(llm, file or model, tokens)
 
 
 def _transformers(llm: LLM, model_name: str, tokens: int) -> Run:
@@ -101,7 +102,7 @@ def _transformers(llm: LLM, model_name: str, tokens: int) -> Run:
     return run
 
 
-def _llama_cpp(model_name: str, tokens: int) -> Run:
+def _llama_cpp(llm: LLM, model_name: str, tokens: int) -> Run:
     """The same GGUF file, all prompts in one llama.cpp batch."""
     from structgen.engine.resolve import resolve_model
 
@@ -116,21 +117,22 @@ def _llama_cpp(model_name: str, tokens: int) -> Run:
     import torch
 
     lib: Any = library
-    loaded = lib.Llama(str(path), n_ctx=8, verbose=False, vocab_only=True)
-    width = int(loaded.n_vocab())
     lib.llama_backend_init()
-    weights = lib.llama_load_model_from_file(str(path).encode(), lib.llama_model_default_params())
+    model_params = lib.llama_model_default_params()
+    model_params.n_gpu_layers = 0
+    weights = lib.llama_model_load_from_file(str(path).encode(), model_params)
+    width = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(weights)))
 
     def run(prompts: Sequence[str]) -> Served:
         begin = time.perf_counter()
-        ids = [loaded.tokenize(prompt.encode(), add_bos=False, special=True) for prompt in prompts]
+        ids = [llm.tokenizer.encode(prompt) for prompt in prompts]
         params = lib.llama_context_default_params()
         params.n_seq_max = len(ids)
         params.n_ctx = sum(map(len, ids)) + (tokens + 64) * len(ids)
-        params.n_batch = max(sum(map(len, ids)), len(ids))
+        params.n_batch = max(sum(map(len, ids)), 512)
         params.n_threads = params.n_threads_batch = torch.get_num_threads()
         params.kv_unified = True
-        context = lib.llama_new_context_with_model(weights, params)
+        context = lib.llama_init_from_model(weights, params)
         batch = lib.llama_batch_init(params.n_batch, 0, len(ids))
         stamps: list[float] = []
         lengths = [0] * len(ids)

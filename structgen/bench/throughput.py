@@ -60,7 +60,7 @@ def _sizes(text: str) -> list[int]:
 
 def _rivals(text: str | None) -> list[str]:
     names = text.split(",") if text else []
-    unknown = sorted(set(names) - set(NAMES))
+    unknown = sorted({name.partition("=")[0] for name in names} - set(NAMES))
     if unknown:
         raise RequestError(f"--vs names {', '.join(unknown)}; allowed for throughput: {', '.join(NAMES)}")
     return names
