@@ -52,7 +52,7 @@ def rope_write_kv(
     eps: float = 0.0,
 ) -> None:
     kv_heads, dim = k_cache.shape[1], k_cache.shape[3]
-    heads = qkv.view(len(qkv), -1, dim)
+    heads = qkv.view(len(qkv), qkv.shape[1] // dim, dim)
     query, key, value = heads[:, : -2 * kv_heads], heads[:, -2 * kv_heads : -kv_heads], heads[:, -kv_heads:]
     if q_norm is not None and k_norm is not None:
         query.copy_(rms_norm(query, q_norm, eps))
