@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,6 +148,13 @@ class Runner:
         if rows.shape[0] == 0:
             return torch.empty((0, self.vocab_size), device=self.device)
         return self.model.logits(x[rows], residual[rows])
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy KV blocks, (from, to), one pair after the other."""
+        for cache in self._caches:
+            for blocks in (cache.keys, cache.values):
+                for source, target in pairs:
+                    blocks[target] = blocks[source]
 
     def _step(self, batch: Batch) -> Step:
         sequences = torch.arange(batch.context_lens.shape[0], dtype=torch.int32)

@@ -125,9 +125,10 @@ def test_bits_do_not_depend_on_the_instruction_set(path: Path) -> None:
                 assert torch.equal(mine, other)
 
 
-def test_copied_blocks(path: Path) -> None:
+@pytest.mark.parametrize("kind", ["int8", "torch"])
+def test_copied_blocks(path: Path, kind: str) -> None:
     tokens = list(range(3, 23))
-    runner = make_int8(path)
+    runner = make_int8(path) if kind == "int8" else Runner(path, dtype="float32", device="cpu", kv_cache_tokens=400)
     paged = Paged(runner)
     paged.step([(0, tokens[:-1])])
     one = paged.step([(0, tokens[-1:])], rows="last")[0].clone()
