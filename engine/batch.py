@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class Batch:
         context_lens: int32 [S], tokens of the sequence including those of this step.
         block_tables: int32 [S, max_blocks], blocks of the sequence in order, padded with 0.
         logits_rows: int64 [R], indices into T where logits are wanted.
+        legal: for each of the R, which few groups of 32 tokens (32 i to 32 i + 31) have logits that matter, int64 and
+            ascending; the others may be -inf. None where all matter; empty: all do everywhere. A runner may ignore it.
     """
 
     token_ids: Tensor
@@ -31,3 +37,4 @@ class Batch:
     context_lens: Tensor
     block_tables: Tensor
     logits_rows: Tensor
+    legal: tuple[Ids | None, ...] = ()

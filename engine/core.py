@@ -1,4 +1,4 @@
-"""One engine step: schedule, forward, masks, sample, commit, propose, emit."""
+"""One engine step: schedule, masks, forward, sample, commit, propose, emit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from structgen.engine.backout import DeadEnd, back_out
 from structgen.engine.batch import Batch
 from structgen.engine.config import SchedulerConfig
-from structgen.engine.constraints import MaskFiller, MaskRows, as_request_error
+from structgen.engine.constraints import Ids, MaskFiller, MaskRows, as_request_error, few_legal
 from structgen.engine.metrics import EngineMetrics, now_s
 from structgen.engine.outputs import Logprob
 from structgen.engine.packer import Packer
@@ -149,9 +149,9 @@ class EngineCore:
         schedule = self.scheduler.schedule()
         if not schedule.chunks:
             return StepResult(failed)
-        logits = self._score_prompts(schedule, self._forward(schedule))
         sampled = [chunk.request for chunk in schedule.chunks if chunk.is_sampled]
         masks = self._fill_masks(sampled)
+        logits = self._score_prompts(schedule, self._forward(schedule, self._few_legal(schedule, sampled, masks)))
         samples = self._sampler.sample(logits, sampled, masks) if sampled else Samples((), {}, {})
         updates = self._commit(schedule, sampled, samples)
         # propose: drafts for the next step will be made here; they live in its schedule only (Chunk.draft_ids).
@@ -211,12 +211,22 @@ class EngineCore:
         scored = score(rows, tokens, request.params.prompt_logprobs or 0)
         request.prompt_logprobs += [self._decoded(entry) for entry in scored]
 
-    def _forward(self, schedule: Schedule) -> Tensor:
+    def _few_legal(self, schedule: Schedule, sampled: Sequence[Request], masks: MaskRows) -> tuple[Ids | None, ...]:
+        """What the forward pass may leave out of the logits: see `Batch.legal`."""
+        if not masks.rows or any(chunk.is_scored for chunk in schedule.chunks):
+            return ()
+        few: list[Ids | None] = [None] * len(sampled)
+        for words, row in zip(masks.words, masks.rows, strict=True):
+            if not sampled[row].params.reports_logprobs:  # they are shares of the whole vocabulary
+                few[row] = few_legal(words)
+        return tuple(few)
+
+    def _forward(self, schedule: Schedule, legal: tuple[Ids | None, ...]) -> Tensor:
         started = now_s()
         if schedule.copies and self._copy_blocks is not None:
             self._copy_blocks(schedule.copies)
         with torch.inference_mode():
-            logits = self.runner.forward(self._packer.pack(schedule))
+            logits = self.runner.forward(self._packer.pack(schedule, legal))
         for chunk in schedule.chunks:
             chunk.request.clock.forward_passes += 1
         self.metrics.computed_tokens += schedule.num_tokens

@@ -94,10 +94,15 @@ class Int8Runner:
             raise ValueError(f"a step of {tokens} tokens; max_num_batched_tokens is {self.max_num_batched_tokens}")
         cpu.match_torch_threads()
         self._run_layers(batch)
-        rows = batch.logits_rows
-        if rows.shape[0] == 0:
+        rows = batch.logits_rows.numpy()
+        if len(rows) == 0:
             return torch.empty((0, self.vocab_size))
-        return self._run_head(rows.numpy())
+        some = [row for row, few in enumerate(batch.legal) if few is not None]
+        if not some:
+            return torch.from_numpy(self._run_head(rows, ()))
+        order = [row for row in range(len(rows)) if batch.legal[row] is None] + some
+        logits = self._run_head(rows[order], [batch.legal[row] for row in some])
+        return torch.from_numpy(logits if order == sorted(order) else logits[np.argsort(order)])
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy KV blocks, (from, to), one pair after the other."""
@@ -144,9 +149,12 @@ class Int8Runner:
             to.scratch(numba.get_num_threads()),
         )
 
-    def _run_head(self, rows: Any) -> Tensor:
+    def _run_head(self, rows: Any, few: Sequence[Any]) -> Any:
+        """Logits of the tokens ``rows``; of the last ones only those in their ``few`` groups of 32."""
         model, to = self._model, self._buffers
         logits = to.logits(len(rows))
+        starts = np.zeros(len(few) + 1, np.int64)
+        np.cumsum([len(groups) for groups in few], out=starts[1:])
         step.run_head(
             self._isa,
             self._shape,
@@ -157,13 +165,18 @@ class Int8Runner:
             model.norm,
             int(self._layers[-1, step.COLUMN.after_mlp]),
             rows,
+            len(rows) - len(few),
+            starts,
+            np.concatenate(few) if few else np.empty(0, np.int64),
             to.residual,
             to.x,
+            to.chosen_residual,
+            to.chosen_x,
             to.spare,
             to.inputs,
             logits,
         )
-        return torch.from_numpy(logits[:, : self.vocab_size])
+        return logits[:, : self.vocab_size]
 
     def _warm_up(self) -> None:
         """Run steps of one token and of several, which write no slot: every kernel is compiled or loaded."""
@@ -178,6 +191,7 @@ class Int8Runner:
                     context_lens=torch.tensor([count], dtype=torch.int32),
                     block_tables=torch.zeros((1, 1), dtype=torch.int32),
                     logits_rows=torch.tensor([count - 1]),
+                    legal=(None if count == 1 else np.zeros(1, np.int64),),
                 )
             )
 
@@ -191,6 +205,8 @@ class _Buffers:
         self.residual = np.zeros((tokens, shape.width), np.float32)
         self.x = np.zeros((tokens, shape.width), np.float32)
         self.spare = np.zeros((tokens, shape.width), np.float32)
+        self.chosen_residual = np.zeros((tokens, shape.width), np.float32)
+        self.chosen_x = np.zeros((tokens, shape.width), np.float32)
         self.wide = np.zeros((tokens, max(qkv, 2 * shape.inner)), np.float32)
         self.mixed = np.zeros((tokens, shape.mixed), np.float32)
         self.inner = np.zeros((tokens, shape.inner), np.float32)

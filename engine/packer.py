@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from structgen.engine.batch import Batch
+from structgen.engine.batch import Batch, Ids
 from structgen.engine.request import Request
 from structgen.engine.scheduler import Chunk, Schedule
 
@@ -34,7 +34,7 @@ class Packer:
         self._width = 0
         self._held: list[tuple[Request, int, int]] = []
 
-    def pack(self, schedule: Schedule) -> Batch:
+    def pack(self, schedule: Schedule, legal: tuple[Ids | None, ...] = ()) -> Batch:
         """The batch of a schedule; it wants logits where its chunks do (`Chunk.num_logits`)."""
         chunks = schedule.chunks
         at = wanted = 0
@@ -55,6 +55,7 @@ class Packer:
             context_lens=torch.from_numpy(self._context[: len(chunks)]),
             block_tables=torch.from_numpy(self._write_tables(chunks)),
             logits_rows=torch.from_numpy(self._logits_rows[:wanted]),
+            legal=legal,
         )
 
     def _write_tokens(self, chunk: Chunk, at: int, end: int) -> None:

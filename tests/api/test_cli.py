@@ -316,11 +316,21 @@ def test_closed_pipe() -> None:
     assert "Exception ignored" not in err
 
 
+def heed_interrupts() -> None:
+    """Jobs in the background of a shell ignore them, and so do their children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 def test_interrupt() -> None:
     command = [sys.executable, "-m", "structgen", "check", "--regex", "a+", "-"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENV,
+        preexec_fn=heed_interrupts,
     ) as process:
         time.sleep(1.0)  # it waits for standard input now
         process.send_signal(signal.SIGINT)
@@ -340,6 +350,7 @@ def test_interrupt_that_an_extension_turns_into_another_error(
             time.sleep(5)
         raise ImportError("half loaded")
 
+    heed_interrupts()
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr("structgen.check.judge", load)
     code, _, err = run(capsys, "check", "--regex", "a", "a")

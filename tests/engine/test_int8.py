@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from test_models import LENGTH, MODELS, Paged
 
-from structgen import LLM, ModelError, SamplingParams, kernels
+from structgen import LLM, Grammar, ModelError, SamplingParams, kernels
 from structgen.engine.batch import Batch
 from structgen.engine.int8_runner import Int8Runner
 from structgen.engine.layers import attention, embedding, linear
@@ -160,6 +162,26 @@ def test_only_wanted_rows(path: Path) -> None:
         Paged(runner).step([(7, [1] * 65)])
 
 
+def test_logits_of_a_few_groups(path: Path) -> None:
+    """The same bits where they are wanted, -inf elsewhere, in any company."""
+    runner = make_int8(path)
+    prompts = [list(range(10)), list(range(40, 47)), [5], [7, 8], [9]]
+    whole_rows = Paged(make_int8(path)).step(list(enumerate(prompts)), rows="last")
+    every = torch.cat([row.clone() for row in whole_rows])
+    groups: list[list[int] | None] = [[0, 8], None, [], None, [1, 2, 3, 4, 5, 6, 7, 8]]
+    legal = tuple(None if group is None else np.array(group, np.int64) for group in groups)
+    forward = runner.forward
+    runner.forward = lambda batch: forward(replace(batch, legal=legal))  # type: ignore[method-assign]
+    some = torch.cat(Paged(runner).step(list(enumerate(prompts)), rows="last"))
+    for row, group in enumerate(groups):
+        wanted = torch.full((288,), float("-inf"))
+        for i in range(9) if group is None else group:
+            wanted[32 * i : 32 * i + 32] = every[row, 32 * i : 32 * i + 32]
+        if runner._model.factors.logits_cap and group is not None:  # the cap makes numbers of what is left out
+            some[row][wanted.isinf()] = float("-inf")
+        assert torch.equal(some[row], wanted), row
+
+
 @pytest.fixture
 def llm(tiny_model: TinyModel) -> Iterator[Callable[..., LLM]]:
     made: list[LLM] = []
@@ -188,6 +210,31 @@ def test_the_option(llm: Callable[..., LLM]) -> None:
         )
     }
     assert len(texts) == 1
+
+
+def test_constrained_tokens_are_those_of_whole_logits(
+    llm: Callable[..., LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Grammars whose masks have few tokens, many, or one; greedy, sampled, with log probabilities, among free text."""
+    grammars = [
+        Grammar.from_regex(r"a{40}"),
+        Grammar.from_json_schema({"type": "object", "properties": {"a": {"type": "string", "maxLength": 9}}}),
+        Grammar.from_choices(["the cat", "the dog", "a hat"]),
+        None,
+    ]
+    params = [
+        SamplingParams(temperature=temperature, seed=3, max_tokens=16, logprobs=logprobs, ignore_eos=grammar is None)
+        for temperature in (0.0, 1.0)
+        for logprobs in (None, 1)
+        for grammar in grammars
+    ]
+    results = []
+    for few in (True, False):
+        if not few:
+            monkeypatch.setattr("structgen.engine.core.few_legal", lambda words: None)
+        outputs = llm(quantization="int8").generate(["ab"] * 16, params, grammar=grammars * 4)
+        results.append([(one.outputs[0].token_ids, one.outputs[0].logprobs, one.outputs[0].error) for one in outputs])
+    assert results[0] == results[1]
 
 
 def test_the_option_is_refused_with_the_reason(llm: Callable[..., LLM]) -> None:

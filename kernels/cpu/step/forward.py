@@ -481,6 +481,38 @@ def run_layers(
 
 
 @njit(**JIT)
+def _logit_tile(isa: Any, weights: Any, head: Any, size: Any, x: Any, r: Any, tile: Any, logits: Any) -> None:
+    blocks = size // BLOCK
+    _fine_rows(
+        isa,
+        weights.ctypes.data + head + tile * blocks * BLOCK_BYTES,
+        blocks,
+        x.values.ctypes.data + 2 * r * size,
+        x.scales.ctypes.data + 16 * r * blocks,
+        x.sums.ctypes.data + 16 * r * blocks,
+        logits.ctypes.data + 4 * (r * logits.shape[1] + 32 * tile),
+        logits.shape[1],
+        1,
+    )
+
+
+@njit(parallel=True, **JIT)
+def _some_logits(
+    isa: Any, weights: Any, head: Any, vocab: Any, size: Any, x: Any, r: Any, tiles: Any, logits: Any
+) -> None:
+    nothing = vector.splat(np.float32(-np.inf))
+    row = logits.ctypes.data + 4 * r * logits.shape[1]
+    for n in range(0, 4 * vocab, 64):
+        vector.store(row + n, nothing)
+    if tiles.shape[0] <= 16:  # a tile takes 1 us, a parallel region 2
+        for i in range(tiles.shape[0]):
+            _logit_tile(isa, weights, head, size, x, r, tiles[i], logits)
+        return
+    for i in prange(tiles.shape[0]):
+        _logit_tile(isa, weights, head, size, x, r, tiles[np.int64(i)], logits)
+
+
+@njit(**JIT)
 def run_head(
     isa: Any,
     shape: Any,
@@ -491,21 +523,33 @@ def run_head(
     norm: Any,
     after: Any,
     rows: Any,
+    num_whole: Any,
+    starts: Any,
+    tiles: Any,
     residual: Any,
     x: Any,
+    chosen_residual: Any,
+    chosen_x: Any,
     spare: Any,
     inputs: Any,
     logits: Any,
 ) -> None:
-    """logits f32 [R, vocab] of the tokens ``rows`` int64 [R], ascending; changes ``residual`` and ``x``."""
-    for r in range(rows.shape[0]):
-        t = rows[r]
-        for k in range(shape.width):  # r <= t: what is overwritten was read
-            residual[r, k] = residual[t, k]
-            x[r, k] = x[t, k]
+    """logits f32 [R, vocab] of the tokens ``rows`` int64 [R].
+
+    Of the first ``num_whole`` all of them; of the others only those in their tiles of 32, int64 ``tiles[starts[r] :
+    starts[r + 1]]`` with r counted from there: the rest is -inf.
+    """
     count = rows.shape[0]
-    _enter_all(x, residual, count, shape, factors, params, after, norm, spare, inputs, True)
-    _linear(isa, weights, head, params, np.int64(-1), shape.vocab, shape.width, inputs, count, logits, True)
+    for r in range(count):
+        for k in range(shape.width):
+            chosen_residual[r, k] = residual[rows[r], k]
+            chosen_x[r, k] = x[rows[r], k]
+    _enter_all(chosen_x, chosen_residual, count, shape, factors, params, after, norm, spare, inputs, True)
+    if num_whole > 0:
+        _linear(isa, weights, head, params, np.int64(-1), shape.vocab, shape.width, inputs, num_whole, logits, True)
+    for r in range(num_whole, count):
+        own = tiles[starts[r - num_whole] : starts[r - num_whole + 1]]
+        _some_logits(isa, weights, head, shape.vocab, shape.width, inputs, r, own, logits)
     if factors.logits != 1.0 or factors.logits_cap > 0.0:
         _scale_logits(logits, count, np.float32(factors.logits), np.float32(factors.logits_cap))
 
