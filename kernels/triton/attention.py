@@ -3,7 +3,7 @@
 Online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867) in tiles, as in FlashAttention (Dao et al. 2022,
 arXiv:2205.14135). Keys are taken in chunks that begin at fixed positions, and a row's chunks are merged in the order of
 their positions, in one program (many tokens) or over programs (few tokens: Flash-Decoding, so that one long sequence
-fills the device). Both merge the same numbers in the same order, so how a step is batched does not change its sums.
+fills the device). Both are meant to merge the same numbers in the same order; that is not tested to the bit.
 """
 
 from __future__ import annotations
